@@ -1,0 +1,1 @@
+"""Plugins: methods, one file each (see `coterie.core.registry`)."""

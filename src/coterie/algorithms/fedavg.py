@@ -1,0 +1,33 @@
+r"""FedAvg without a server: the star takes the mean of all the models it has.
+
+$\theta_i \leftarrow \frac{1}{|\mathcal{N}_i|+1}\left(\theta_i + \sum_{j\in\mathcal{N}_i}\theta_j\right)$
+
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-efficient learning of deep networks
+from decentralized data. AISTATS 2017.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coterie.core.algorithm import Algorithm, average
+from coterie.core.registry import register
+from coterie.core.task import Task
+from coterie.core.types import Inbox, Info, Message, Probe, State
+
+__all__ = ["FedAvg", "mean_model"]
+
+
+def mean_model(own: Message, inbox: Inbox) -> Message:
+    """The arithmetic mean of the own model and the ones heard."""
+    n = inbox.heard.sum() + 1
+    return {k: (own[k] + m) / n for k, m in average(inbox.heard.double(), inbox.messages).items()}
+
+
+@register("algorithm", "FedAvg")
+@dataclass(frozen=True)
+class FedAvg(Algorithm):
+    """The arithmetic mean of the models heard; one model for all, not personalised."""
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+        return task.take(state, mean_model(self.offer(task, state), inbox)), {}

@@ -1,0 +1,106 @@
+r"""KD-PDFL: look at the neighbours' models on your own data, and learn whom to listen to.
+
+Each function below is a line of the appendix or an equation of the paper; t is the star's
+iteration, i the star, j its neighbours.
+
+Jeong, Kountouris: Personalized decentralized federated learning with knowledge distillation.
+ICC 2023.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from annotated_types import Ge, Gt
+from torch import Tensor
+
+from coterie.core.algorithm import Algorithm, average
+from coterie.core.outputs import distance, outputs
+from coterie.core.registry import register
+from coterie.core.task import Task
+from coterie.core.types import Inbox, Info, Probe, Start, State
+
+__all__ = ["KDPDFL"]
+
+BARRIER = 0.01
+"""Σ_j w_ij below which -log Σ_j w_ij is not followed further down: a row of zeros stays finite."""
+
+
+@register("algorithm", "KD-PDFL")
+@dataclass(frozen=True)
+class KDPDFL(Algorithm):
+    """Neighbours weighted by how alike their models see the client's own data."""
+
+    mu1: Annotated[float, Ge(0)] = 1.0
+    """Sensitivity to the statistical distance."""
+    mu2: Annotated[float, Ge(0)] = 0.5
+    """Reward for collaborating: a neighbour nearer than about mu2 / mu1 gains weight."""
+    step: Literal["unit", "sign", "fixed", "softmax"] = "unit"
+    """How eq. 2's "1./|∇h|" is read; `softmax` replaces eq. 2 by w ∝ exp(-d / tau), without memory."""
+    eta: Annotated[float, Gt(0)] = 0.1
+    """The step size of `fixed`."""
+    tau: Annotated[float, Gt(0)] = 0.3
+    """The temperature of `softmax`."""
+    regularizer: Literal["degree", "l2"] = "degree"
+    """g(w): `degree` is -log Σ_j w_ij, `l2` is ½ Σ_j w_ij²."""
+    c_base: Annotated[float, Gt(0)] = 100.0
+    """Training samples of a client that is fully confident."""
+    distance: str = "wasserstein2d"
+    outputs: str = "probabilities"
+    """Where MidGetter looks: `probabilities`, `logits`, `centred`, or the name of a layer."""
+
+    def init(self, task: Task, start: Start) -> State:
+        # Input: w_ii = 0, w_ij = 1/M
+        return Algorithm.init(self, task, start)._replace(memory={"w": start.row})
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+        # (z_i@i, z_j@i) = MidGetter(θ_i, θ_j, X_i)
+        z_i = self.mid_getter(task, state, probe)
+        z_j = task.over(lambda theirs: self.mid_getter(task, theirs, probe), state, inbox.messages)
+        # d_W(i,j) = Wasserstein2D(z_i@i, z_j@i)
+        d = self.statistical_distance(z_i, z_j, probe)
+        # ConnVectorUpdate(i,j) as in equation (2)
+        w = self.conn_vector_update(state.memory["w"], d, inbox)
+        # θ_i = (1 - c_i) Σ_j w_ij θ_j + c_i θ_i
+        w_j = torch.where(inbox.heard, w[inbox.slot], 0.0)
+        c_i = torch.where(w_j.sum() > 0, self.confidence(probe, inbox), 1.0)
+        share = (1 - c_i) * w_j / w_j.sum().clamp_min(torch.finfo(w.dtype).tiny)
+        own = self.offer(task, state)
+        theta = {k: m + c_i.to(m.dtype) * own[k] for k, m in average(share, inbox.messages).items()}
+        new = task.take(state, theta)._replace(memory={"w": w})
+        return new, {"distance": d, "weight": w_j, "confidence": c_i}
+
+    def mid_getter(self, task: Task, state: State, probe: Probe) -> Tensor:
+        """The outputs of one model on the star's own samples, `[n, L]`."""
+        return outputs(task, state, probe, self.outputs)
+
+    def statistical_distance(self, z_i: Tensor, z_j: Tensor, probe: Probe) -> Tensor:
+        """Eq. 3: the mean over samples of the distance between outputs, `[K]`."""
+        d = distance(self.distance, self.outputs)(z_i, z_j)
+        return (d * probe.mask).sum(dim=-1) / probe.mask.sum()
+
+    def conn_vector_update(self, w: Tensor, d: Tensor, inbox: Inbox) -> Tensor:
+        """Eq. 2, for the neighbours heard: w_ij ← max(0, w_ij - η ∇h_j)."""
+        if self.step == "softmax":
+            w_j = torch.softmax(torch.where(inbox.heard, -d / self.tau, -torch.inf), dim=0)
+        else:
+            w_j = w[inbox.slot]
+            grad_g = -1 / w.sum().clamp_min(BARRIER) if self.regularizer == "degree" else w_j
+            grad_h = torch.where(inbox.heard, self.mu1 * d + self.mu2 * grad_g, 0.0)
+            w_j = (w_j - self.eta_t(grad_h) * grad_h).clamp_min(0)
+        # What was not heard lands behind the end of the row and is cut off.
+        slot = torch.where(inbox.heard, inbox.slot, len(w))
+        return torch.cat([w, w.new_zeros(1)]).scatter(0, slot, w_j.to(w.dtype))[:-1]
+
+    def eta_t(self, grad_h: Tensor) -> Tensor:
+        """Eq. 2: η = 1 / |∇h|; no gradient, no move."""
+        if self.step == "fixed":
+            return torch.as_tensor(self.eta).to(grad_h)
+        size = grad_h.abs() if self.step == "sign" else grad_h.norm()
+        return torch.where(size > 0, 1 / size, 0.0)
+
+    def confidence(self, probe: Probe, inbox: Inbox) -> Tensor:
+        """Eq. 4: c_i = min(|X_i| / c_base, 1 / (|N_i| + 1))."""
+        return torch.minimum(probe.size / self.c_base, 1 / (inbox.heard.sum() + 1))

@@ -1,0 +1,1 @@
+"""Plugins: radio channels, one file each (see `coterie.core.registry`)."""

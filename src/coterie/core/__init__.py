@@ -1,0 +1,1 @@
+"""Types, task, streams, registry, errors: pure, no I/O."""

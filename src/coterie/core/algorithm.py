@@ -1,0 +1,113 @@
+"""The contract of a method: what one client does, as pure functions.
+
+    init   what this client carries                          before the first iteration
+    local  one local step                                    every ordinary iteration
+    offer  what it sends when asked                          t ≡ 0 (mod T_ex), neighbours
+    mix    look at the replies, choose, average              t ≡ 0 (mod T_ex), the star
+    adopt  take the star's broadcast                         t ≡ 1 (mod T_ex), neighbours
+
+A method is a frozen dataclass whose fields are its hyper-parameters. It never sees other clients,
+a client axis, a clock or a network: who wakes, who is reachable and what is lost is the schedule's
+business. A hyper-parameter of type `float` may arrive as a tensor (the engine stacks worlds that
+differ in it), so compute with it, but do not branch on it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from coterie.core.task import Task
+from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
+
+__all__ = ["Adoption", "Algorithm", "average", "heard_only", "receive", "wake"]
+
+Adoption = Literal["replace", "average", "mix", "ignore"]
+
+
+@dataclass(frozen=True)
+class Algorithm(ABC):
+    """A method; `mix` makes it one, the rest is what most methods do."""
+
+    share: str | tuple[str, ...] = "all"
+    """What is sent: `all` parameters and buffers, the `base` (all but the head), or glob patterns."""
+    adoption: Adoption = "replace"
+    """What a neighbour does with the star's broadcast: `replace` its own model, `average` half and
+    half, `mix` as if it were the star with one reply, or `ignore` it."""
+
+    def init(self, task: Task, start: Start) -> State:
+        """What this client carries."""
+        return State(start.params, start.buffers, task.optimizer.init(start.params), {})
+
+    def pace(self, t: int) -> float:
+        """By how much this method scales the local step at iteration t."""
+        return 1.0
+
+    def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:
+        """One local step; `Info` must hold the `loss`."""
+        return task.step(state, batch)
+
+    def offer(self, task: Task, state: State) -> Message:
+        """What this client sends when it is asked, and, as the star, what it broadcasts."""
+        return task.share(state, self.share)
+
+    @abstractmethod
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+        """The star, once the replies are in. At least one was heard; the others are zeros."""
+
+    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+        """A neighbour, on the star's broadcast: an inbox of one."""
+        if self.adoption == "mix":
+            return self.mix(task, state, inbox, probe)
+        if self.adoption == "ignore":
+            return state, {}
+        theirs = {k: m[0] for k, m in inbox.messages.items()}
+        if self.adoption == "average":
+            ours = self.offer(task, state)
+            theirs = {k: (ours[k] + m) / 2 for k, m in theirs.items()}
+        return task.take(state, theirs), {}
+
+
+def average(weights: Tensor, messages: Message) -> Message:
+    """The sum of K messages under weights `[K]`."""
+    return {k: torch.tensordot(weights.to(m.dtype), m, dims=1) for k, m in messages.items()}
+
+
+def heard_only(inbox: Inbox) -> Inbox:
+    """The inbox without messages that hold a NaN or an infinity; what is not heard becomes zeros."""
+    heard = inbox.heard
+    for m in inbox.messages.values():
+        heard = heard & torch.isfinite(m).flatten(1).all(dim=1)
+    messages = {
+        k: torch.where(heard.view(-1, *[1] * (m.dim() - 1)), m, 0.0) for k, m in inbox.messages.items()
+    }
+    return inbox._replace(messages=messages, heard=heard)
+
+
+def wake(algorithm: Algorithm, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+    """`mix`, guarded: both runtimes call it. No finite reply, or a result that is not: no change."""
+    inbox = heard_only(inbox)
+    new, info = algorithm.mix(task, state, inbox, probe)
+    return _if_sound(inbox.heard.any(), new, state), {**info, "heard": inbox.heard}
+
+
+def receive(algorithm: Algorithm, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+    """`adopt`, guarded: both runtimes call it. A message that is not finite changes nothing."""
+    inbox = heard_only(inbox)
+    new, info = algorithm.adopt(task, state, inbox, probe)
+    return _if_sound(inbox.heard.any(), new, state), {**info, "heard": inbox.heard}
+
+
+def _if_sound(heard: Tensor, new: State, old: State) -> State:
+    sound = heard
+    for part in new:
+        for value in part.values():
+            if value.is_floating_point():
+                sound = sound & torch.isfinite(value).all()
+    return State(
+        *({k: torch.where(sound, v, o[k]) for k, v in n.items()} for n, o in zip(new, old, strict=True))
+    )

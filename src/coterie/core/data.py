@@ -1,0 +1,95 @@
+"""What a data set gives, and what every client has of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from coterie.core.streams import Stream
+
+__all__ = ["Dataset", "Federation", "Partition", "Samples", "Shift", "Source", "Split"]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Labelled samples."""
+
+    x: Tensor
+    """`[n, ...]` floating point."""
+    y: Tensor
+    """`[n]` int64, from 0."""
+    group: Tensor | None = None
+    """`[n]` int64: the task a sample belongs to, where the data come in known groups of tasks."""
+    owner: Tensor | None = None
+    """`[n]` int64: the client a sample belongs to, where the data come already dealt."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set; without a test part of its own it is split by the experiment."""
+
+    train: Samples
+    test: Samples | None
+    classes: tuple[str, ...]
+    """The labels' names."""
+
+
+class Source(Protocol):
+    """A data set plugin: a frozen dataclass whose fields are its options."""
+
+    def load(self, root: Path | None) -> Dataset:
+        """Read or make the data; `root` is the data folder (`--data`, `COTERIE_DATA`)."""
+        ...
+
+
+class Partition(Protocol):
+    """A partition plugin: which labels a client has, and how much of each."""
+
+    def proportions(self, y: Tensor, classes: int, clients: int, stream: Stream) -> Tensor:
+        """Label proportions `[M, L]` of every client, rows that sum to one."""
+        ...
+
+
+class Shift(Protocol):
+    """A shift plugin: how groups of clients differ beyond their labels' frequencies."""
+
+    groups: int
+
+    def inputs(self, x: Tensor, group: int) -> Tensor:
+        """What this group sees of `x`; the same object if it sees it unchanged."""
+        ...
+
+    def labels(self, y: Tensor, group: int, classes: int, stream: Stream) -> Tensor:
+        """What this group calls `y`."""
+        ...
+
+
+class Split(NamedTuple):
+    """One part (train, validation, test) of every client's data, end to end without padding."""
+
+    index: Tensor
+    """`[S]` int64: rows of the federation's pool, client after client."""
+    label: Tensor
+    """`[S]` int64: what the client calls each of them."""
+    count: Tensor
+    """`[M]` int64: how many belong to each client."""
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """M clients and their data, for one seed."""
+
+    pool: Tensor
+    """`[P, ...]`: every sample any client can have, once; shared between seeds."""
+    train: Split
+    validation: Split
+    personal: Split
+    """Test samples with the client's own label proportions."""
+    uniform: Split
+    """Test samples with every label equally often, as the client sees and names them."""
+    group: Tensor
+    """`[M]` int64: the true group of every client."""
+    classes: tuple[str, ...]

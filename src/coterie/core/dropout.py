@@ -1,0 +1,47 @@
+"""Dropout whose masks come from the client's own stream instead of a global generator.
+
+A stacked run must drop, for each client, what that client would drop alone. So the step's key
+reaches every dropout layer as a buffer, and the mask is a pure function of key and layer.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.streams import Stream
+
+__all__ = ["KEY", "StreamDropout", "with_streams"]
+
+KEY = "stream_key"
+_SUPPORTED = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+
+
+class StreamDropout(nn.Module):
+    """Drop-in for `nn.Dropout` and, with `whole_channels`, for `nn.Dropout1d` to `3d`."""
+
+    stream_key: Tensor
+
+    def __init__(self, p: float, layer: str, whole_channels: bool) -> None:
+        super().__init__()
+        self.p, self.layer, self.whole_channels = p, layer, whole_channels
+        self.register_buffer(KEY, torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        if self.p == 1:
+            return x * 0
+        shape = x.shape[:2] + (1,) * (x.dim() - 2) if self.whole_channels else x.shape
+        u = Stream(self.stream_key, f"dropout {self.layer}").uniform(shape.numel()).reshape(shape)
+        return torch.where(u < self.p, 0.0, x / (1 - self.p)).to(x.dtype)
+
+
+def with_streams(model: nn.Module) -> nn.Module:
+    """The same model, in place, with every dropout layer on the client's stream."""
+    for name, module in list(model.named_modules()):
+        if isinstance(module, _SUPPORTED) and name:
+            parent, _, leaf = name.rpartition(".")
+            layer = StreamDropout(module.p, name, whole_channels=not isinstance(module, nn.Dropout))
+            setattr(model.get_submodule(parent), leaf, layer)
+    return model

@@ -1,0 +1,62 @@
+"""Everything that coterie raises on purpose, as one tree.
+
+    CoterieError
+    ├── ConfigError          a value, name or combination that cannot be run
+    │   └── UnknownName      no plugin of that name
+    ├── DataError            a data file or a split that cannot be had
+    ├── ModelError           a model that cannot be trained here
+    └── RunError             a run folder that cannot be used
+        └── CheckpointError  a checkpoint that is damaged or of another experiment
+
+A message is one sentence or two: what, where, expected, got, remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "CoterieError",
+    "DataError",
+    "ModelError",
+    "RunError",
+    "UnknownName",
+]
+
+
+class CoterieError(Exception):
+    """A mistake that the user can mend; the command line shows it without a traceback."""
+
+
+class ConfigError(CoterieError):
+    """A value, name or combination of settings that cannot be run."""
+
+
+class UnknownName(ConfigError):
+    """No plugin, key or preset of that name; lists the known ones and suggests the nearest."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known, key=str.lower)
+        folded = {n.lower(): n for n in names}
+        near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+        hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
+        super().__init__(f"unknown {what} {name!r}; known: {', '.join(names) or 'none'}.{hint}")
+
+
+class DataError(CoterieError):
+    """A data file that cannot be read, or a split that the data cannot give."""
+
+
+class ModelError(CoterieError):
+    """A model that cannot be trained here: a layer, a shape, a label range."""
+
+
+class RunError(CoterieError):
+    """A run folder that is in use, missing, or not writable."""
+
+
+class CheckpointError(RunError):
+    """A checkpoint that is damaged or belongs to another experiment."""

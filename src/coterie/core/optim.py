@@ -1,0 +1,71 @@
+r"""Optimisers as pure functions of one client's tensors.
+
+SGD: $v \leftarrow m v + g + \lambda\theta,\; \theta \leftarrow \theta - \eta v$
+(Adam: Kingma & Ba, ICLR 2015; its weight decay is added to the gradient, as in `torch.optim.Adam`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+import torch
+from annotated_types import Ge, Gt, Lt
+from torch import Tensor
+
+from coterie.core.types import Tensors
+
+__all__ = ["Adam", "Optimizer", "Sgd"]
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Stochastic gradient descent with momentum and weight decay."""
+
+    name: Literal["sgd"] = "sgd"
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.0
+    weight_decay: Annotated[float, Ge(0)] = 0.0
+
+    def init(self, params: Tensors) -> Tensors:
+        if self.momentum == 0:
+            return {}
+        return {f"velocity.{k}": torch.zeros_like(p) for k, p in params.items()}
+
+    def step(self, params: Tensors, grads: Tensors, optim: Tensors, lr: Tensor) -> tuple[Tensors, Tensors]:
+        if self.weight_decay:
+            grads = {k: g + self.weight_decay * params[k] for k, g in grads.items()}
+        if self.momentum:
+            optim = {f"velocity.{k}": self.momentum * optim[f"velocity.{k}"] + g for k, g in grads.items()}
+            grads = {k: optim[f"velocity.{k}"] for k in grads}
+        return {k: p - lr * grads[k] for k, p in params.items()}, optim
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam with bias correction."""
+
+    name: Literal["adam"] = "adam"
+    beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
+    beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
+    eps: Annotated[float, Gt(0)] = 1e-8
+    weight_decay: Annotated[float, Ge(0)] = 0.0
+
+    def init(self, params: Tensors) -> Tensors:
+        some = next(iter(params.values()))
+        moments = {f"{m}.{k}": torch.zeros_like(p) for m in ("first", "second") for k, p in params.items()}
+        return {"steps": some.new_zeros(()), **moments}
+
+    def step(self, params: Tensors, grads: Tensors, optim: Tensors, lr: Tensor) -> tuple[Tensors, Tensors]:
+        steps = optim["steps"] + 1
+        new, out = {}, {"steps": steps}
+        for k, p in params.items():
+            g = grads[k] + self.weight_decay * p
+            m = self.beta1 * optim[f"first.{k}"] + (1 - self.beta1) * g
+            v = self.beta2 * optim[f"second.{k}"] + (1 - self.beta2) * g * g
+            out[f"first.{k}"], out[f"second.{k}"] = m, v
+            m_hat, v_hat = m / (1 - self.beta1**steps), v / (1 - self.beta2**steps)
+            new[k] = p - lr * m_hat / (torch.sqrt(v_hat) + self.eps)
+        return new, out
+
+
+Optimizer: TypeAlias = Sgd | Adam

@@ -1,0 +1,60 @@
+"""MidGetter: what a model says about the client's own samples, and how two such views compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import ConfigError
+from coterie.core.registry import find
+from coterie.core.task import Task
+from coterie.core.types import Probe, State
+
+__all__ = ["Distance", "distance", "of_probabilities", "outputs"]
+
+_PROBABILITIES = ("probabilities", "centred")
+
+
+class Distance(Protocol):
+    """How far apart two models' outputs are, sample by sample."""
+
+    def __call__(self, p: Tensor, q: Tensor, /) -> Tensor:
+        """`[..., n, L]` and `[..., n, L]` to `[..., n]`, never negative, 0 for equal outputs."""
+        ...
+
+
+def outputs(task: Task, state: State, probe: Probe, form: str) -> Tensor:
+    """Outputs `[n, L]`: `probabilities`, `logits`, `centred`, or what the named layer puts out.
+
+    `centred` subtracts each model's mean logit over the probe before the softmax, so that two
+    models do not seem far apart only because their clients' labels are not equally frequent.
+    """
+    if form not in (*_PROBABILITIES, "logits"):
+        return task.layer(state, probe.x, form)
+    z = task.logits(state, probe.x)
+    if form == "logits":
+        return z
+    if form == "centred":
+        mask = probe.mask[:, None].to(z.dtype)
+        z = z - (z * mask).sum(dim=0) / mask.sum()
+    return torch.softmax(z, dim=-1)
+
+
+def of_probabilities(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Decorator: this distance only makes sense between probabilities."""
+    function.needs_probabilities = True  # type: ignore[attr-defined]
+    return function
+
+
+def distance(name: str, form: str) -> Distance:
+    """The distance called `name`, if it can compare outputs of this form."""
+    found: Distance = find("distance", name)
+    if getattr(found, "needs_probabilities", False) and form not in _PROBABILITIES:
+        raise ConfigError(
+            f"distance {name!r} compares probabilities, but outputs = {form!r} are none; "
+            f"use outputs = {' or '.join(map(repr, _PROBABILITIES))}, or another distance"
+        )
+    return found

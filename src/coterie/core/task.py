@@ -1,0 +1,129 @@
+"""One client's learning problem as pure functions: a model, a loss, an optimiser.
+
+A `Task` holds no weights. It evaluates `nn.Module` code on the tensors it is given
+(`torch.func.functional_call`), so the same call serves one client or a stack of them under `vmap`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from coterie.core.dropout import KEY, with_streams
+from coterie.core.errors import ConfigError, ModelError
+from coterie.core.optim import Optimizer, Sgd
+from coterie.core.types import Batch, Info, Message, State, Tensors
+
+__all__ = ["Loss", "Task"]
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Model, loss and optimiser of one client."""
+
+    model: nn.Module
+    """The template whose code is evaluated; its own weights are never used."""
+    loss: Loss = nn.functional.cross_entropy
+    optimizer: Optimizer = field(default_factory=Sgd)
+    head: str = ""
+    """The layer that is not part of the base; the last layer with parameters if empty."""
+
+    _train: nn.Module = field(init=False, repr=False)
+    _eval: nn.Module = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        model = with_streams(copy.deepcopy(self.model))
+        object.__setattr__(self, "_train", model.train())
+        object.__setattr__(self, "_eval", copy.deepcopy(model).eval())
+        layers = [n for n, m in model.named_modules() if any(True for _ in m.parameters(recurse=False))]
+        if not layers:
+            raise ModelError(f"model {type(self.model).__name__} has no trainable parameters")
+        if self.head and not any(n == self.head or n.startswith(self.head + ".") for n in layers):
+            raise ConfigError(
+                f"model head {self.head!r} names no layer with parameters; there are: {', '.join(layers)}"
+            )
+        object.__setattr__(self, "head", self.head or layers[-1])
+
+    def start(self, seed: int) -> tuple[Tensors, Tensors]:
+        """Fresh parameters and buffers, drawn by the layers' own initialisation."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = copy.deepcopy(self._train)
+            for module in model.modules():
+                if callable(reset := getattr(module, "reset_parameters", None)):
+                    reset()
+        params = {k: v.detach().clone() for k, v in model.named_parameters()}
+        return params, {k: v.clone() for k, v in model.named_buffers() if not k.endswith(KEY)}
+
+    def step(self, state: State, batch: Batch) -> tuple[State, Info]:
+        """One step of the optimiser on one mini-batch."""
+
+        def objective(params: Tensors) -> tuple[Tensor, Tensors]:
+            # Layers update their running statistics in place: on a copy, which is then returned.
+            buffers = {k: v.clone() for k, v in state.buffers.items()}
+            keys = {k: batch.key for k, _ in self._train.named_buffers() if k.endswith(KEY)}
+            outputs = functional_call(self._train, ({**params, **buffers, **keys}), (batch.x,))
+            return self.loss(outputs, batch.y), buffers
+
+        grads, (loss, buffers) = grad_and_value(objective, has_aux=True)(state.params)
+        params, optim = self.optimizer.step(state.params, grads, state.optim, batch.lr)
+        return State(params, buffers, optim, state.memory), {"loss": loss}
+
+    def logits(self, state: State, x: Tensor) -> Tensor:
+        """The model's outputs `[n, L]` with running statistics and without dropout."""
+        outputs: Tensor = functional_call(self._eval, ({**state.params, **state.buffers}), (x,))
+        return outputs
+
+    def layer(self, state: State, x: Tensor, name: str) -> Tensor:
+        """What the named inner layer puts out, flattened to `[n, features]`."""
+        seen: list[Tensor] = []
+
+        def keep(_module: nn.Module, _args: Any, output: Tensor) -> None:
+            seen.append(output)
+
+        hook = self.find(name).register_forward_hook(keep)
+        try:
+            self.logits(state, x)
+        finally:
+            hook.remove()
+        return seen[0].flatten(1)
+
+    def find(self, name: str) -> nn.Module:
+        """The named layer, or an error that lists the layers there are."""
+        layers = dict(self._eval.named_modules())
+        if name in layers and name:
+            return layers[name]
+        raise ConfigError(f"the model has no layer {name!r}; there are: {', '.join(n for n in layers if n)}")
+
+    def share(self, state: State, what: str | Sequence[str] = "all") -> Message:
+        """What is sent: floating-point parameters and buffers, `all`, the `base`, or by glob patterns."""
+        tensors = {k: v for k, v in {**state.params, **state.buffers}.items() if v.is_floating_point()}
+        if what == "all":
+            return tensors
+        if what == "base":
+            return {k: v for k, v in tensors.items() if not k.startswith(self.head + ".")}
+        patterns = [what] if isinstance(what, str) else what
+        for p in patterns:
+            if not any(fnmatchcase(k, p) for k in tensors):
+                raise ConfigError(f"share pattern {p!r} matches no tensor; there are: {', '.join(tensors)}")
+        return {k: v for k, v in tensors.items() if any(fnmatchcase(k, p) for p in patterns)}
+
+    def take(self, state: State, message: Message) -> State:
+        """The state with a message's tensors in place of its own; what was not sent stays its own."""
+        return state._replace(
+            params={k: message.get(k, v) for k, v in state.params.items()},
+            buffers={k: message.get(k, v) for k, v in state.buffers.items()},
+        )
+
+    def over(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
+        """`see` of the state as each of K senders would have it, stacked `[K, ...]`."""
+        return vmap(lambda message: see(self.take(state, message)))(messages)

@@ -1,0 +1,1 @@
+"""Plugins: data sets, one file each (see `coterie.core.registry`)."""

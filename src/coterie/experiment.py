@@ -1,0 +1,346 @@
+"""What to run, as frozen and validated data, to and from TOML.
+
+Experiment
+  name, seeds, methods, model, device, dtype, compile, grid
+  data       the data set, the clients and what each of them has
+  train      local learning, the same for every method
+  exchange   how often and with whom clients exchange models
+  population clients of unequal speed, that come late, leave and come back
+  evaluate   when and on what clients are tested
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+
+from coterie.core.algorithm import Algorithm
+from coterie.core.errors import ConfigError, UnknownName
+from coterie.core.optim import Adam, Sgd
+from coterie.core.registry import build, explain
+
+__all__ = ["Experiment", "Plugin", "World", "presets"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Plugin(BaseModel):
+    """A plugin by name, with its options: `"rayleigh"` or `{ name = "rayleigh", neighbours = 5 }`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+    def build(self, kind: str, where: str) -> Any:
+        return build(kind, self.name, self.options, where)
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+Named: TypeAlias = Annotated[Plugin, BeforeValidator(_named)]
+Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
+
+
+class Data(_Frozen):
+    """The data set, the clients and what each of them has."""
+
+    set: Named = Plugin(name="digits")
+    """The data set."""
+    clients: Annotated[int, Ge(2)] = 20
+    """M, the number of clients."""
+    partition: Named = Plugin(name="iid")
+    """How labels are dealt to clients."""
+    shift: tuple[Named, ...] = ()
+    """How groups of clients differ beyond that: concept shift, feature shift, both."""
+    sizes: tuple[Annotated[int, Ge(1)], Annotated[int, Ge(1)]] | None = (15, 100)
+    """Training samples of a client, drawn uniformly from this range; absent: all data are dealt out."""
+    overlap: bool = True
+    """Whether two clients may hold the same sample; only with `sizes`."""
+    min_partition_size: Annotated[int, Ge(1)] = 2
+    """The fewest training samples a client may end with."""
+    validation: Annotated[float, Ge(0), Lt(1)] = 0.2
+    """Validation samples of a client, as a share of its training samples (drawn besides them)."""
+    test: Annotated[int, Ge(1)] = 100
+    """Personal test samples of a client."""
+    test_share: Annotated[float, Gt(0), Lt(1)] = 0.3
+    """The part of the data kept for testing, if the data set has no test part of its own."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Data:
+        if self.sizes and self.sizes[0] > self.sizes[1]:
+            raise ValueError(f"sizes = [smallest, largest] must be in order, got {list(self.sizes)}")
+        return self
+
+
+class Train(_Frozen):
+    """Local learning, the same for every method."""
+
+    iterations: Annotated[int, Ge(1)] = 1000
+    """T"""
+    batch: Annotated[int, Ge(1)] = 16
+    """Samples of a mini-batch, drawn uniformly from the client's own."""
+    lr: Annotated[float, Gt(0)] = 0.05
+    optimizer: Annotated[Sgd | Adam, BeforeValidator(_named)] = Sgd()
+    personalize: Annotated[float, Ge(0), Lt(1)] = 0.1
+    """The last part of the iterations is local only, for every method alike."""
+    personalize_lr: Annotated[float, Gt(0)] | None = None
+    """The learning rate of that closing phase; absent: `lr`."""
+    init: Literal["shared", "independent", "zeros"] = "shared"
+    """θ(0): one random model for all clients of a seed, one each, or zeros."""
+
+
+class Exchange(_Frozen):
+    """How often and with whom clients exchange models."""
+
+    every: Annotated[int, Ge(3)] = 20
+    """T_ex: a star wakes at t ≡ 0, broadcasts at t ≡ 1 (mod T_ex); all other iterations are local."""
+    stars: Annotated[int, Ge(1)] | Annotated[float, Gt(0), Le(1)] = 1
+    """Stars of an exchange: a number, or (with a decimal point) a share of the clients."""
+    channel: Named = Plugin(name="rayleigh")
+    """Which links are up."""
+    topology: Named = Plugin(name="all")
+    """Which links there are."""
+    cap: Annotated[int, Ge(1)] | None = None
+    """At most this many neighbours, those with the best links."""
+    loss: Share = 0.0
+    """Probability that a message on a link that is up is lost."""
+    probe: Annotated[int, Ge(1)] | Literal["all"] = "all"
+    """Samples on which a star looks at its neighbours' models: all its own, or a batch this large."""
+
+
+class Population(_Frozen):
+    """Clients of unequal speed, that come late, leave and come back."""
+
+    speed: tuple[Annotated[float, Gt(0), Le(1)], Annotated[float, Gt(0), Le(1)]] = (1.0, 1.0)
+    """Local steps per iteration, drawn uniformly for each client from this range."""
+    late: Share = 0.0
+    """The share of clients that join only later, within the first half."""
+    leave: Share = 0.0
+    """The share of clients that leave for good, within the second half."""
+    away: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """The share of the time that a client is away."""
+    spell: Annotated[int, Ge(1)] = 50
+    """How many iterations an absence lasts."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Population:
+        if self.speed[0] > self.speed[1]:
+            raise ValueError(f"speed = [slowest, fastest] must be in order, got {list(self.speed)}")
+        return self
+
+
+class Evaluate(_Frozen):
+    """When and on what clients are tested."""
+
+    every: Annotated[int, Ge(1)] = 50
+    """Iterations between two evaluations; the last iteration is always evaluated."""
+    uniform: Annotated[int, Ge(1)] = 200
+    """Test samples of the global test, which has every label equally often."""
+
+
+class Experiment(_Frozen):
+    """Everything that determines a run."""
+
+    name: Annotated[str, MinLen(1)] = "experiment"
+    seeds: tuple[Annotated[int, Ge(0)], ...] = (0, 1, 2)
+    methods: dict[str, Named] = {n: Plugin(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")}
+    model: Named = Plugin(name="mlp")
+    data: Data = Data()
+    train: Train = Train()
+    exchange: Exchange = Exchange()
+    population: Population = Population()
+    evaluate: Evaluate = Evaluate()
+    device: str = "cpu"
+    dtype: Literal["float32", "float64"] = "float32"
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Whether local steps are compiled; auto: if the run is long enough to win by it."""
+    grid: dict[str, tuple[Any, ...]] = {}
+    """Settings to compare: the path of a key and its values, such as `"train.lr" = [0.01, 0.1]`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthands(cls, values: Any) -> Any:
+        values = dict(values)
+        if isinstance(count := values.get("seeds"), int) and not isinstance(count, bool):
+            if count < 1:
+                raise ValueError(f"seeds must be at least 1, got {count}")
+            values["seeds"] = tuple(range(count))
+        if isinstance(methods := values.get("methods"), list | tuple):
+            values["methods"] = {name: {} for name in methods}
+        if isinstance(methods := values.get("methods"), Mapping):
+            values["methods"] = {
+                label: {"name": label, **options} if isinstance(options, Mapping) else options
+                for label, options in methods.items()
+            }
+        return values
+
+    @model_validator(mode="after")
+    def _complete(self) -> Experiment:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds must be one or more different numbers, got {list(self.seeds)}")
+        if not self.methods:
+            raise ValueError("methods is empty; name at least one")
+        return self
+
+    # Every constructor goes through `parse`, so that every mistake is a ConfigError with a path.
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Experiment:
+        """From plain data; unknown keys, wrong types and ranges and unknown names are a ConfigError."""
+        try:
+            experiment = cls.model_validate(dict(values))
+        except ValidationError as error:
+            for item in error.errors():
+                if item["type"] == "extra_forbidden":
+                    *path, key = (str(p) for p in item["loc"])
+                    raise UnknownName(f"key {'.'.join((*path, key))!r}:", key, _keys(cls, path)) from None
+            raise ConfigError(explain(error)) from None
+        for world in experiment.worlds():
+            world.experiment._plugins()
+        return experiment
+
+    @classmethod
+    def load(cls, source: str | Path, overrides: Mapping[str, Any] | None = None) -> Experiment:
+        """From a TOML file or the name of a preset, with `{"train.lr": 0.1}` set on top."""
+        values = {"methods": cls().plain()["methods"], **_read(source)}
+        for path, value in (overrides or {}).items():
+            _put(values, path, value)
+        return cls.parse(values)
+
+    def replace(self, **overrides: Any) -> Experiment:
+        """A changed copy; `__` stands for the dot of a path: `replace(train__lr=0.1)`."""
+        values = self.plain()
+        for path, value in overrides.items():
+            _put(values, path.replace("__", "."), value)
+        return type(self).parse(values)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data, complete, fit for TOML and JSON."""
+        values: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        return values
+
+    def fingerprint(self) -> str:
+        """A hash of everything that determines the results (not the device's name or the label)."""
+        values = {k: v for k, v in self.plain().items() if k not in ("name", "compile")}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+    def worlds(self) -> Iterator[World]:
+        """Every method x seed x setting of the grid, as an experiment of its own."""
+        plain = {**self.plain(), "grid": {}}
+        for values in itertools.product(*self.grid.values()):
+            setting = dict(zip(self.grid, values, strict=True))
+            for seed in self.seeds:
+                for label, method in self.methods.items():
+                    one = json.loads(
+                        json.dumps({**plain, "seeds": [seed], "methods": {label: method.model_dump()}})
+                    )
+                    for path, value in setting.items():
+                        _put(one, path, value)
+                    tag = ", ".join(f"{p.rpartition('.')[2]}={v}" for p, v in setting.items())
+                    try:
+                        experiment = type(self).model_validate(one)
+                    except ValidationError as error:
+                        raise ConfigError(f"grid: {explain(error)}") from None
+                    name = f"{label} [{tag}]" if tag else label
+                    yield World(name, label, seed, setting, experiment)
+
+    def algorithm(self, label: str) -> Algorithm:
+        """The method called `label`, with its options."""
+        method = self.methods[label]
+        built = method.build("algorithm", f"methods.{label}")
+        if not isinstance(built, Algorithm):
+            raise ConfigError(
+                f"methods.{label}: {method.name!r} is not an Algorithm but {type(built).__name__}"
+            )
+        return built
+
+    def _plugins(self) -> None:
+        for label in self.methods:
+            self.algorithm(label)
+        self.exchange.channel.build("channel", "exchange.channel")
+        self.exchange.topology.build("topology", "exchange.topology")
+        self.data.partition.build("partition", "data.partition")
+        for i, shift in enumerate(self.data.shift):
+            shift.build("shift", f"data.shift.{i}")
+
+
+class World(NamedTuple):
+    """One method, one seed, one setting."""
+
+    name: str
+    """The row of the result table: the method's label, with the setting if there is a grid."""
+    label: str
+    seed: int
+    setting: dict[str, Any]
+    experiment: Experiment
+
+    @property
+    def algorithm(self) -> Algorithm:
+        return self.experiment.algorithm(self.label)
+
+
+def presets() -> dict[str, str]:
+    """The experiments that come with the package, and the first comment line of each."""
+    folder = resources.files("coterie") / "presets"
+    found = {}
+    for file in folder.iterdir():
+        if file.name.endswith(".toml"):
+            found[file.name.removesuffix(".toml")] = file.read_text("utf-8").partition("\n")[0].lstrip("# ")
+    return dict(sorted(found.items()))
+
+
+def _read(source: str | Path) -> dict[str, Any]:
+    if isinstance(source, str) and not source.endswith(".toml"):
+        if source not in presets():
+            raise UnknownName("preset (a file must end in .toml)", source, presets())
+        text = (resources.files("coterie") / "presets" / f"{source}.toml").read_text("utf-8")
+    else:
+        try:
+            text = Path(source).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not valid TOML: {error}") from None
+
+
+def _put(values: dict[str, Any], path: str, value: Any) -> None:
+    """Set the value at a dotted path."""
+    *tables, key = path.split(".")
+    for table in tables:
+        inner = values.get(table)
+        if isinstance(inner, str):  # a plugin given by its name alone
+            inner = {"name": inner}
+        elif isinstance(inner, list | tuple) and table == "methods":
+            inner = {name: {} for name in inner}
+        elif inner is not None and not isinstance(inner, dict):
+            raise ConfigError(f"{path}: {table!r} is a value and has no keys")
+        values[table] = {} if inner is None else inner
+        values = values[table]
+    values[key] = value
+
+
+def _keys(cls: type[BaseModel], path: list[str]) -> list[str]:
+    for part in path:
+        inner = cls.model_fields[part].annotation if part in cls.model_fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        cls = inner
+    return list(cls.model_fields)

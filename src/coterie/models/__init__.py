@@ -1,0 +1,1 @@
+"""Plugins: models, one file each (see `coterie.core.registry`)."""

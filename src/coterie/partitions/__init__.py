@@ -1,0 +1,1 @@
+"""Plugins: ways to deal samples to clients, one file each (see `coterie.core.registry`)."""
