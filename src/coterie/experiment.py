@@ -24,7 +24,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.errors import ConfigError, UnknownName
+from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.optim import Adam, Sgd
 from coterie.core.registry import build, explain
 
@@ -209,7 +209,9 @@ class Experiment(_Frozen):
             for item in error.errors():
                 if item["type"] == "extra_forbidden":
                     *path, key = (str(p) for p in item["loc"])
-                    raise UnknownName(f"key {'.'.join((*path, key))!r}:", key, _keys(cls, path)) from None
+                    raise UnknownNameError(
+                        f"key {'.'.join((*path, key))!r}:", key, _keys(cls, path)
+                    ) from None
             raise ConfigError(explain(error)) from None
         for world in experiment.worlds():
             world.experiment._plugins()
@@ -308,7 +310,7 @@ def presets() -> dict[str, str]:
 def _read(source: str | Path) -> dict[str, Any]:
     if isinstance(source, str) and not source.endswith(".toml"):
         if source not in presets():
-            raise UnknownName("preset (a file must end in .toml)", source, presets())
+            raise UnknownNameError("preset (a file must end in .toml)", source, presets())
         text = (resources.files("coterie") / "presets" / f"{source}.toml").read_text("utf-8")
     else:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
@@ -67,7 +67,8 @@ class Shift(Protocol):
         ...
 
 
-class Split(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Split:
     """One part (train, validation, test) of every client's data, end to end without padding."""
 
     index: Tensor

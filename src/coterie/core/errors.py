@@ -2,7 +2,7 @@
 
     CoterieError
     ├── ConfigError          a value, name or combination that cannot be run
-    │   └── UnknownName      no plugin of that name
+    │   └── UnknownNameError no plugin of that name
     ├── DataError            a data file or a split that cannot be had
     ├── ModelError           a model that cannot be trained here
     └── RunError             a run folder that cannot be used
@@ -23,7 +23,7 @@ __all__ = [
     "DataError",
     "ModelError",
     "RunError",
-    "UnknownName",
+    "UnknownNameError",
 ]
 
 
@@ -35,7 +35,7 @@ class ConfigError(CoterieError):
     """A value, name or combination of settings that cannot be run."""
 
 
-class UnknownName(ConfigError):
+class UnknownNameError(ConfigError):
     """No plugin, key or preset of that name; lists the known ones and suggests the nearest."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:

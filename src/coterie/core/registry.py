@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from coterie.core.errors import ConfigError, UnknownName
+from coterie.core.errors import ConfigError, UnknownNameError
 
 __all__ = ["KINDS", "build", "describe", "explain", "find", "known", "register"]
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 def register(kind: str, name: str) -> Callable[[T], T]:
     """Decorator: make a class or function known under `name`; its docstring's first line describes it."""
     if kind not in _plugins:
-        raise UnknownName("kind of plugin", kind, _plugins)
+        raise UnknownNameError("kind of plugin", kind, _plugins)
 
     def keep(plugin: T) -> T:
         there = _plugins[kind].get(name)
@@ -72,7 +72,7 @@ def find(kind: str, name: str) -> Any:
     for candidate, plugin in plugins.items():
         if _folded(name) in (_folded(candidate), _folded(plugin.__name__)):
             return plugin
-    raise UnknownName(kind, name, plugins)
+    raise UnknownNameError(kind, name, plugins)
 
 
 def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
@@ -92,7 +92,7 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
         )
     for key in options:
         if key not in fields:
-            raise UnknownName(f"option {where}.{key} of {kind} {name!r}:", key, fields)
+            raise UnknownNameError(f"option {where}.{key} of {kind} {name!r}:", key, fields)
     if inspect.isfunction(plugin):
         return functools.partial(plugin, **options)
     try:

@@ -40,7 +40,8 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
             p0 & _WORD,
         )
         k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
-    return torch.stack(torch.broadcast_tensors(c0, c1, c2, c3), dim=-1)
+    c0, c1, c2, c3 = torch.broadcast_tensors(c0, c1, c2, c3)  # type: ignore[no-untyped-call]
+    return torch.stack((c0, c1, c2, c3), dim=-1)
 
 
 class Stream:

@@ -99,7 +99,7 @@ class Task:
 
     def find(self, name: str) -> nn.Module:
         """The named layer, or an error that lists the layers there are."""
-        layers = dict(self._eval.named_modules())
+        layers: dict[str, nn.Module] = dict(self._eval.named_modules())
         if name in layers and name:
             return layers[name]
         raise ConfigError(f"the model has no layer {name!r}; there are: {', '.join(n for n in layers if n)}")
