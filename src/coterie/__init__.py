@@ -1,1 +1,59 @@
-"""coterie."""
+"""Personalised federated learning with no server: every peer learns whom to listen to.
+
+    from coterie import Experiment, run
+    result = run("quickstart")
+    print(result.table())
+
+What is named here is loaded when it is first used, so that `import coterie` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.core.algorithm import Algorithm, average
+    from coterie.core.errors import CoterieError
+    from coterie.core.registry import register
+    from coterie.core.task import Task
+    from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
+    from coterie.experiment import Experiment
+    from coterie.runs import Run
+    from coterie.simulation import run
+
+__all__ = [
+    "Algorithm",
+    "Batch",
+    "CoterieError",
+    "Experiment",
+    "Inbox",
+    "Info",
+    "Message",
+    "Probe",
+    "Run",
+    "Start",
+    "State",
+    "Task",
+    "average",
+    "register",
+    "run",
+]
+
+_HOMES = {
+    "coterie.core.algorithm": ("Algorithm", "average"),
+    "coterie.core.errors": ("CoterieError",),
+    "coterie.core.registry": ("register",),
+    "coterie.core.task": ("Task",),
+    "coterie.core.types": ("Batch", "Inbox", "Info", "Message", "Probe", "Start", "State"),
+    "coterie.experiment": ("Experiment",),
+    "coterie.runs": ("Run",),
+    "coterie.simulation": ("run",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'coterie' has no attribute {name!r}")

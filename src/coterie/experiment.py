@@ -32,7 +32,7 @@ __all__ = ["Experiment", "Plugin", "World", "presets"]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Plugin(BaseModel):

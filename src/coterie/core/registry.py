@@ -7,6 +7,7 @@ itself. Names are compared without case, blanks, dashes and underscores, so `kd_
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import importlib
@@ -14,14 +15,16 @@ import inspect
 import os
 import pkgutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from coterie.core.errors import ConfigError, UnknownNameError
 
-__all__ = ["KINDS", "build", "describe", "explain", "find", "known", "register"]
+__all__ = ["KINDS", "Option", "build", "describe", "explain", "find", "known", "options", "register"]
 
 KINDS = {
     "algorithm": "algorithms",
@@ -106,6 +109,30 @@ def describe(plugin: Any) -> str:
     return (plugin.__doc__ or "").strip().partition("\n")[0]
 
 
+class Option(NamedTuple):
+    """One option of a plugin, for people."""
+
+    name: str
+    default: str
+    help: str
+
+
+def options(plugin: Any) -> list[Option]:
+    """A plugin's options with their defaults and the docstrings below them."""
+    if not dataclasses.is_dataclass(plugin):
+        found = inspect.signature(plugin).parameters.values()
+        return [Option(p.name, "" if p.default is p.empty else repr(p.default), "") for p in found]
+    helps = _docstrings(plugin)
+    found_options = []
+    for field in dataclasses.fields(plugin):
+        if field.init:
+            default = "required" if field.default is dataclasses.MISSING else repr(field.default)
+            if field.default_factory is not dataclasses.MISSING:
+                default = repr(field.default_factory())
+            found_options.append(Option(field.name, default, helps.get(field.name, "")))
+    return found_options
+
+
 def explain(error: ValidationError, where: str = "") -> str:
     """A pydantic error as one sentence: each key's path, what was expected, what was got."""
     parts = []
@@ -116,6 +143,22 @@ def explain(error: ValidationError, where: str = "") -> str:
         shown = "" if isinstance(got, Mapping) or item["type"] == "missing" else f", got {got!r}"
         parts.append(f"{path or 'experiment'}: {message[:1].lower()}{message[1:]}{shown}")
     return "; ".join(parts)
+
+
+def _docstrings(plugin: Any) -> dict[str, str]:
+    """The string literal below each annotated field, of the class and of those it inherits from."""
+    found: dict[str, str] = {}
+    for cls in reversed(plugin.__mro__[:-1]):
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+        except (OSError, TypeError):  # a class without a source file
+            continue
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for field, below in pairwise(body):
+            named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            if named and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                found[field.target.id] = " ".join(str(below.value.value).split())  # type: ignore[attr-defined]
+    return found
 
 
 def _imported(kind: str, name: str) -> Any:

@@ -53,6 +53,11 @@ class Task:
             )
         object.__setattr__(self, "head", self.head or layers[-1])
 
+    @property
+    def evaluated(self) -> tuple[nn.Module, nn.Module]:
+        """The modules whose code runs, in training and in evaluation mode."""
+        return self._train, self._eval
+
     def start(self, seed: int) -> tuple[Tensors, Tensors]:
         """Fresh parameters and buffers, drawn by the layers' own initialisation."""
         with torch.random.fork_rng(devices=[]):

@@ -1,0 +1,44 @@
+# `make run` and `make test` need Python 3.11+ and nothing else: they set up .venv by themselves.
+
+PYTHON ?= python3
+BIN := .venv/bin
+JOBS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench format clean
+
+help:  ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: .venv/installed  ## Run the quickstart: table and pictures in runs/.
+	$(BIN)/coterie run quickstart
+
+test: check  ## Check everything and run all tests.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+check: .venv/installed-dev  ## Style, types, layers.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/installed  ## Compare the engine with a plain loop over clients.
+	$(BIN)/python benchmarks/engine.py
+
+format: .venv/installed-dev  ## Mend the style.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove the environment and what tools left behind (not runs/).
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "coterie needs Python 3.11 or newer; name one: make run PYTHON=python3.12"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,54 @@
+"""The command line: one file per verb, heavy imports only inside them."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from coterie.cli import check, ls, new, plot, run, show
+from coterie.core.errors import CoterieError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="coterie",
+    help=(
+        "Personalised federated learning with no server: every peer learns whom to listen to.\n\n"
+        "Start with: [bold]coterie run quickstart[/bold]"
+    ),
+    epilog=(
+        "Examples:  coterie run quickstart  ·  coterie new mine  ·  "
+        "coterie run mine.toml --set train.lr=0.1  ·  coterie show runs/mine"
+    ),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (run, ls, show, plot, new, check):
+    app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: bool = typer.Option(False, "--version", help="Show the version and stop.")) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"coterie {installed('coterie')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The `coterie` command; a user's mistake is one sentence and exit code 2."""
+    try:
+        app()
+    except CoterieError as error:
+        typer.secho(f"error: {error}", fg="red", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.secho("interrupted", fg="red", err=True)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe went away, as `coterie ls | head` does
+        sys.stderr.close()
+        sys.exit(0)

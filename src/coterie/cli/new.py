@@ -1,0 +1,36 @@
+"""`coterie new`: a commented experiment file to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["new"]
+
+
+def new(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The experiment's name; NAME.toml is written here.")
+    ],
+) -> None:
+    """Write NAME.toml, an experiment with every setting, its default and what it means.
+
+    Example:  coterie new mine && coterie run mine.toml
+    """
+    from coterie.core.errors import ConfigError, RunError
+    from coterie.template import template
+
+    name = name.removesuffix(".toml")
+    path = Path(f"{name}.toml")
+    if not path.name.removesuffix(".toml"):
+        raise ConfigError("the experiment needs a name, such as: coterie new mine")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(template(path.stem))
+    except FileExistsError:
+        raise RunError(f"{path} is already there; choose another name or delete it first") from None
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from None
+    typer.echo(f"wrote {path}\ncheck it:  coterie check {path}\nrun it:    coterie run {path}")

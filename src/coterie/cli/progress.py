@@ -1,0 +1,114 @@
+"""How a run is getting on: a live bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from coterie.engine import recorder
+from coterie.experiment import Experiment
+
+__all__ = ["progress"]
+
+
+@contextmanager
+def progress(console: Console, experiment: Experiment) -> Iterator[recorder.Progress]:
+    """The view that suits the console, for as long as the run lasts."""
+    worlds = sum(1 for _ in experiment.worlds())
+    methods, seeds = len(experiment.methods), len(experiment.seeds)
+    settings = worlds // (methods * seeds)
+    grid = f" x {settings} settings" if settings > 1 else ""
+    console.print(
+        f"[bold]{experiment.name}[/bold]: {experiment.data.clients} clients, {methods} methods x {seeds} seeds"
+        f"{grid}, {experiment.train.iterations} iterations on {experiment.device}",
+        highlight=False,
+    )
+    if console.is_terminal:
+        bar = _Bar(console)
+        with bar.live:
+            yield bar
+    else:
+        yield _Lines(console)
+
+
+def _rate(steps: int, seconds: float) -> str:
+    per_second = steps / max(seconds, 1e-9)
+    return (
+        f"{per_second / 1000:.1f}k client-steps/s"
+        if per_second >= 1000
+        else f"{per_second:.0f} client-steps/s"
+    )
+
+
+def _scores(accuracy: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {value:.1%}" for name, value in accuracy.items())
+
+
+class _Bar:
+    """A bar with rate and time left, and under it the current accuracy of every method."""
+
+    def __init__(self, console: Console) -> None:
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[rate]}"),
+            console=console,
+        )
+        self.task: TaskID = self.bar.add_task("starting", total=None, rate="")
+        self.scores = Text("", style="cyan")
+        self.live = Live(Group(self.bar, self.scores), console=console, refresh_per_second=8)
+        self.steps, self.began = 0, 0.0
+
+    def stage(self, text: str) -> None:
+        self.bar.update(self.task, description=text)
+
+    def notice(self, text: str) -> None:
+        self.live.console.print(f"note: {text}", style="yellow", highlight=False)
+
+    def advance(self, done: int, total: int, client_steps: int) -> None:
+        now = time.monotonic()
+        self.began = self.began or now
+        rate = _rate(self.steps, now - self.began) if self.steps else ""
+        self.steps += client_steps
+        self.bar.update(self.task, description="learning", completed=done, total=total, rate=rate)
+
+    def evaluated(self, accuracy: Mapping[str, float]) -> None:
+        self.scores.plain = f"accuracy so far  {_scores(accuracy)}"
+
+
+class _Lines:
+    """One line at the start of each stage, and one for about every tenth of the way."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.tenth, self.steps, self.began, self.scores = 0, 0, 0.0, ""
+
+    def stage(self, text: str) -> None:
+        self._say(f"{text} ...")
+
+    def notice(self, text: str) -> None:
+        self._say(f"note: {text}")
+
+    def advance(self, done: int, total: int, client_steps: int) -> None:
+        now = time.monotonic()
+        self.began = self.began or now
+        self.steps += client_steps
+        if done * 10 // total > self.tenth:
+            self.tenth = done * 10 // total
+            self._say(f"{done}/{total}  {_rate(self.steps, now - self.began)}  {self.scores}")
+
+    def evaluated(self, accuracy: Mapping[str, float]) -> None:
+        self.scores = _scores(accuracy)
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)

@@ -1,0 +1,90 @@
+"""`coterie run`: an experiment from a file or a preset, with progress, table and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coterie.cli.settings import overrides
+
+__all__ = ["run"]
+
+
+def run(
+    experiment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE.toml | PRESET]", help="What to run; `coterie ls presets` lists the built-in ones."
+        ),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=0.1; repeatable."
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")] = None,
+    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/<name>.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped or killed run.")] = False,
+    plots: Annotated[bool, typer.Option(help="Draw the pictures at the end.")] = True,
+    checkpoint: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Save a checkpoint this often.")
+    ] = 30.0,
+) -> None:
+    """Run an experiment: all methods and seeds in one batched run, then a table and pictures.
+
+    Examples:
+
+      coterie run quickstart
+
+      coterie run quickstart --set data.clients=40 --set methods.KD-PDFL.mu1=2 --seeds 5
+
+      coterie run mine.toml --device cuda --out runs/big
+
+      coterie run --resume --out runs/big     (after Ctrl-C, a crash or a power cut)
+    """
+    from rich.console import Console
+
+    from coterie.cli.progress import progress
+    from coterie.core.errors import ConfigError
+    from coterie.experiment import Experiment
+    from coterie.runs.text import table
+    from coterie.simulation import Stopped
+    from coterie.simulation import run as simulate
+
+    if experiment is None:
+        if not (resume and out):
+            raise ConfigError(
+                "name a FILE.toml or a preset (try: coterie run quickstart), or --resume with --out"
+            )
+        experiment = str(out / "experiment.toml")
+    changes = overrides(sets or [])
+    changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
+    chosen = Experiment.load(experiment, changes)
+    console = Console()
+    try:
+        with progress(console, chosen) as shown:
+            result = simulate(
+                chosen,
+                out,
+                resume=resume,
+                data=data,
+                plots=plots,
+                progress=shown,
+                checkpoint_every=checkpoint,
+            )
+    except Stopped as stopped:
+        console.print(
+            f"{stopped}.\nContinue with: coterie run --resume --out {stopped.path}",
+            style="yellow",
+            highlight=False,
+        )
+        raise typer.Exit(130) from None
+    console.print(table(result.summary()))
+    console.print(f"results   {result.path}", highlight=False)
+    for picture in sorted((result.path / "plots").glob("*.png")):
+        console.print(f"picture   {picture}", highlight=False)

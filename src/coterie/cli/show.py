@@ -1,0 +1,44 @@
+"""`coterie show`: the result table of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["show"]
+
+
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its name under runs/.")],
+    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for programs.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
+) -> None:
+    """Show the result table of a run, also of one that is still going on.
+
+    Examples:
+
+      coterie show runs/quickstart
+
+      coterie show quickstart --json | jq '.methods["KD-PDFL"].personal.mean'
+    """
+    from rich.console import Console
+
+    from coterie.cli.folders import found
+    from coterie.runs import Run, text
+
+    result = Run(found(run))
+    summary = result.summary()
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+    elif markdown:
+        typer.echo(text.markdown(summary))
+    else:
+        status = result.status
+        if status["state"] != "done":
+            typer.echo(
+                f"{result.path}: {status['state']} at iteration {status['t']} of {status['iterations']}"
+            )
+        Console().print(text.table(summary))

@@ -1,0 +1,68 @@
+"""Which links there are (a topology), and which of them are up right now (a channel).
+
+Axes: M clients, S stars of one exchange, D candidates of a star (the slots of its links).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from coterie.core.streams import Stream
+
+__all__ = ["Channel", "Graph", "Links", "Topology", "table"]
+
+
+class Graph(NamedTuple):
+    """Whom each client can ask, if the link is up."""
+
+    clients: int
+    neighbours: Tensor | None
+    """`[M, D]` int64, padded with -1; None: everybody, without a table of M x M."""
+
+    def candidates(self, star: Tensor) -> Tensor:
+        """`[S, D]` int64: the clients at the other end of each star's links; -1: no link."""
+        if self.neighbours is not None:
+            return self.neighbours[star]
+        everybody = torch.arange(self.clients)
+        return torch.where(everybody == star[:, None], -1, everybody)
+
+    def degree(self) -> Tensor:
+        """`[M]` int64: how many links each client has."""
+        if self.neighbours is not None:
+            return (self.neighbours >= 0).sum(dim=1)
+        return torch.full((self.clients,), self.clients - 1)
+
+
+Links: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""`(u, star, candidate) -> gain`: from fresh uniforms `[S, D]`, the stars' ids `[S]` and their
+candidates `[S, D]` (-1 where there is no link: any value will do), the gain of every link `[S, D]`:
+positive, the larger the better, and 0 for a link that is down."""
+
+
+@runtime_checkable
+class Topology(Protocol):
+    """A topology plugin: a frozen dataclass whose fields are its options."""
+
+    def neighbours(self, clients: int, stream: Stream) -> Tensor | None:
+        """Whom each client can ask: `[M, D]` int64, padded with -1; None: everybody."""
+        ...
+
+
+@runtime_checkable
+class Channel(Protocol):
+    """A channel plugin: a frozen dataclass whose fields are its options."""
+
+    def links(self, graph: Graph, stream: Stream) -> Links:
+        """The links over this graph; what does not change from one exchange to the next is done here."""
+        ...
+
+
+def table(neighbours: Sequence[Collection[int]]) -> Tensor:
+    """Lists of neighbours, one for each client, as `[M, D]` int64 in order, padded with -1."""
+    width = max(map(len, neighbours), default=0)
+    rows = [sorted(row) + [-1] * (width - len(row)) for row in neighbours]
+    return torch.tensor(rows, dtype=torch.int64).reshape(len(rows), width)

@@ -1,0 +1,131 @@
+"""Arrays from outside as samples, and the checks that every data set must pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coterie.core.data import Dataset, Samples
+from coterie.core.errors import DataError
+
+__all__ = ["dataset", "numbered", "samples", "sound"]
+
+_EXPECTED = "expected a Dataset, a pair (x, y), or a list of such pairs, one for each client"
+
+
+def dataset(given: Any, where: str) -> Dataset:
+    """What a user's function may return: a `Dataset`, a pair (x, y), or a list of pairs, one a client."""
+    if isinstance(given, Dataset):
+        return given
+    if isinstance(given, list) and given and all(_is_pair(one) for one in given):
+        parts = [samples(*one, where=f"{where}, client {i}") for i, one in enumerate(given)]
+        shapes = {tuple(p.x.shape[1:]) for p in parts}
+        if len(shapes) > 1:
+            raise DataError(
+                f"{where}: every client's x must have the same shape but for the first axis, got "
+                f"{sorted(shapes)}"
+            )
+        owner = torch.cat([torch.full((len(p.y),), i) for i, p in enumerate(parts)])
+        train = Samples(torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]), owner=owner)
+    elif _is_pair(given):
+        train = samples(*given, where=where)
+    else:
+        raise DataError(f"{where}: {_EXPECTED}, got {type(given).__name__}")
+    return Dataset(train, None, numbered(train.y))
+
+
+def numbered(*labels: Tensor) -> tuple[str, ...]:
+    """Names for labels that have none: their numbers."""
+    return tuple(str(label) for label in range(max((int(y.max()) + 1 for y in labels if len(y)), default=0)))
+
+
+def samples(x: Any, y: Any, group: Any = None, owner: Any = None, *, where: str) -> Samples:
+    """Arrays or tensors as `Samples`."""
+    inputs = _tensor(x, "x", where)
+    if not inputs.is_floating_point():
+        inputs = inputs.float()
+    return Samples(
+        inputs,
+        _integers(y, "y", where),
+        *(
+            None if part is None else _integers(part, name, where)
+            for name, part in (("group", group), ("owner", owner))
+        ),
+    )
+
+
+def sound(data: Dataset, where: str) -> Dataset:
+    """The same data set, once everything that the rest of the program relies on was checked."""
+    if len(data.classes) < 2:
+        raise DataError(f"{where}: expected at least 2 classes, got {len(data.classes)}")
+    parts = {"training": data.train} | ({} if data.test is None else {"test": data.test})
+    for name, part in parts.items():
+        _sound(part, len(data.classes), f"{where}, {name} part")
+    if data.test is not None:
+        if data.test.x.shape[1:] != data.train.x.shape[1:]:
+            raise DataError(
+                f"{where}: training samples have shape {tuple(data.train.x.shape[1:])}, "
+                f"test samples {tuple(data.test.x.shape[1:])}"
+            )
+        if (data.test.group is None) != (data.train.group is None):
+            raise DataError(f"{where}: group is given for only one of the training and the test part")
+        if data.test.owner is not None and data.train.owner is None:
+            raise DataError(f"{where}: owner is given for the test part, but not for the training part")
+    return data
+
+
+def _sound(part: Samples, classes: int, where: str) -> None:
+    n = len(part.x)
+    if n == 0:
+        raise DataError(f"{where}: there are no samples")
+    if part.x.dim() < 2 or not part.x.is_floating_point():
+        raise DataError(
+            f"{where}: x must be floating point of shape [n, ...], got {part.x.dtype} of shape "
+            f"{tuple(part.x.shape)}"
+        )
+    for name in ("y", "group", "owner"):
+        values = getattr(part, name)
+        if values is None:
+            continue
+        if values.shape != (n,) or values.dtype != torch.int64:
+            raise DataError(
+                f"{where}: {name} must be int64 of shape ({n},) as there are {n} samples, got "
+                f"{values.dtype} of shape {tuple(values.shape)}"
+            )
+        top = classes if name == "y" else len(values)
+        if int(values.min()) < 0 or int(values.max()) >= top:
+            raise DataError(
+                f"{where}: {name} must be from 0 to {top - 1}, got {int(values.min())} to {int(values.max())}"
+            )
+    finite = torch.isfinite(part.x).flatten(1).all(dim=1)
+    if not bool(finite.all()):
+        raise DataError(
+            f"{where}: x of sample {int((~finite).nonzero()[0])} is not finite "
+            f"({int((~finite).sum())} such samples)"
+        )
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple) and len(given) == 2
+
+
+def _tensor(values: Any, name: str, where: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
+    try:
+        return torch.from_numpy(np.array(values))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: {name} is not an array of numbers: {error}") from None
+
+
+def _integers(values: Any, name: str, where: str) -> Tensor:
+    tensor = _tensor(values, name, where)
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dim() != 1:
+        raise DataError(
+            f"{where}: {name} must be whole numbers of shape [n], got {tensor.dtype} of shape "
+            f"{tuple(tensor.shape)}"
+        )
+    return tensor.long()

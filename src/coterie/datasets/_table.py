@@ -1,0 +1,53 @@
+"""A data set as one table: the rows of the training part, then those of the test part."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from coterie.core.data import Dataset
+
+__all__ = ["Table", "table"]
+
+
+class Table(NamedTuple):
+    """Columns of n rows."""
+
+    x: Tensor
+    y: npt.NDArray[np.int64]
+    task: npt.NDArray[np.int64]
+    """The group of tasks a row belongs to; 0 where the data come in no groups."""
+    owner: npt.NDArray[np.int64]
+    """The client that owns a row, or -1."""
+    owned: bool
+    """Whether the data come already dealt to clients."""
+    test: npt.NDArray[np.bool_] | None
+    """Which rows are for testing, unless that is still to be drawn."""
+    classes: tuple[str, ...]
+
+
+def table(data: Dataset) -> Table:
+    """Both parts of a data set, end to end."""
+    parts = [part for part in (data.train, data.test) if part is not None]
+
+    def column(columns: list[Tensor | None], missing: int) -> npt.NDArray[np.int64]:
+        return np.concatenate(
+            [
+                np.full(len(part.y), missing) if values is None else values.numpy()
+                for part, values in zip(parts, columns, strict=True)
+            ]
+        )
+
+    return Table(
+        x=torch.cat([part.x for part in parts]) if data.test else data.train.x,
+        y=column([part.y for part in parts], 0),
+        task=column([part.group for part in parts], 0),
+        owner=column([part.owner for part in parts], -1),
+        owned=data.train.owner is not None,
+        test=np.arange(sum(len(part.y) for part in parts)) >= len(data.train.y) if data.test else None,
+        classes=data.classes,
+    )

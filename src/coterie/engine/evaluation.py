@@ -1,0 +1,50 @@
+"""Every client's accuracy on its own test samples, on the uniform ones, and on its validation samples."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from coterie.core.task import Task
+from coterie.core.types import State
+from coterie.engine.feed import Feed, Part
+from coterie.engine.stack import gather
+
+__all__ = ["accuracies", "accuracy"]
+
+CHUNK_BYTES = 256 << 20
+"""Clients whose samples and outputs are larger than this together are taken in several goes."""
+
+
+def accuracies(task: Task, feed: Feed, state: State) -> dict[str, Tensor]:
+    """Accuracy `[N]` of all clients on each kind of samples; NaN where a client has none."""
+    return {
+        "personal": accuracy(task, feed, feed.personal, state),
+        "global": accuracy(task, feed, feed.uniform, state),
+        "validation": accuracy(task, feed, feed.validation, state),
+    }
+
+
+def accuracy(task: Task, feed: Feed, part: Part, state: State) -> Tensor:
+    """The share of a part's samples `[N]` whose label has the largest output."""
+    n, width = len(part.count), int(part.count.max())
+    if not width:
+        return torch.full((n,), torch.nan)
+    sample = feed.pool[0].numel() * feed.pool.element_size()
+    step = max(1, CHUNK_BYTES // max(1, 4 * width * sample))
+    results = []
+    for at in range(0, n, step):
+        some = torch.arange(at, min(at + step, n), device=feed.pool.device)
+        positions, mask = part.padded(some, width)
+        x, y = feed.samples(part, positions)
+        logits = vmap(partial(_logits, task))(gather(state, slice(at, at + step)), x)
+        hits = (logits.argmax(dim=-1) == y) & mask
+        results.append(hits.sum(dim=-1) / mask.sum(dim=-1))
+    return torch.cat(results).cpu()
+
+
+def _logits(task: Task, state: State, x: Tensor) -> Tensor:
+    return task.logits(state, x)

@@ -1,0 +1,202 @@
+"""Many stars' meetings as one batched operation.
+
+All stars of all worlds of a method look at the models as they were before the exchange; then all of
+them change at once. Their neighbours hear the result one iteration later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from coterie.core.algorithm import Algorithm, receive, wake
+from coterie.core.task import Task
+from coterie.core.types import Inbox, Info, Message, Probe, State, Tensors
+from coterie.engine.stack import Clients, Group, Stack, gather, put
+from coterie.schedule import Meeting
+
+__all__ = ["Event", "broadcast", "exchange", "message_bytes"]
+
+CHUNK_BYTES = 256 << 20
+"""Stars whose inboxes are larger than this together are taken in several goes."""
+
+Meetings = Mapping[int, Meeting]
+"""Who meets whom in each world, by its number."""
+
+Act = Callable[[Algorithm, Task, State, Inbox, Probe], tuple[State, Info]]
+
+
+class Event(NamedTuple):
+    """What one client learned about others when it woke or received."""
+
+    world: int
+    client: int
+    neighbours: list[int]
+    info: dict[str, float | list[float] | list[bool]]
+
+
+class _Letters(NamedTuple):
+    """Who reads what: R readers, K senders, by their numbers in the group."""
+
+    world: Tensor
+    """`[R]` position of the reader's world among the group's"""
+    reader: Tensor
+    """`[R]`"""
+    sender: Tensor
+    """`[R, K]`"""
+    slot: Tensor
+    """`[R, K]`: the senders' numbers in their world"""
+    heard: Tensor
+    """`[R, K]`"""
+
+
+def exchange(stack: Stack, clients: Clients, meetings: Meetings, sound: Tensor, t: int) -> list[Event]:
+    """At t ≡ 0 (mod T_ex) stars ask, look and mix; clients that are not `sound` `[N]` take no part."""
+    return _for_all(stack, clients, meetings, sound, t, _stars, wake)
+
+
+def broadcast(stack: Stack, clients: Clients, meetings: Meetings, sound: Tensor, t: int) -> list[Event]:
+    """At t ≡ 1 (mod T_ex) the neighbours hear the star's new model."""
+    return _for_all(stack, clients, meetings, sound, t, _listeners, receive)
+
+
+def _for_all(
+    stack: Stack,
+    clients: Clients,
+    meetings: Meetings,
+    sound: Tensor,
+    t: int,
+    address: Callable[[Group, Sequence[Meeting]], _Letters],
+    act: Act,
+) -> list[Event]:
+    events = []
+    sizes = message_bytes(stack, clients)
+    for group, state, size in zip(stack.groups, clients.parts, sizes, strict=True):
+        if size:  # a method that sends nothing has nothing to read
+            letters = address(group, [meetings[m.id] for m in group.members])
+            events += _read(stack, group, state, _among(letters, sound[group.clients]), act, t)
+    return events
+
+
+def _among(letters: _Letters, sound: Tensor) -> _Letters:
+    if bool(sound.all()):
+        return letters
+    sound = sound.cpu()
+    some = sound[letters.reader]
+    letters = _Letters(*(part[some] for part in letters))
+    return letters._replace(heard=letters.heard & sound[letters.sender])
+
+
+def message_bytes(stack: Stack, clients: Clients) -> list[int]:
+    """The size of one message of each group's method."""
+    sizes = []
+    for group, state in zip(stack.groups, clients.parts, strict=True):
+        offer = group.algorithm.offer(stack.task, gather(state, torch.tensor(0)))
+        sizes.append(sum(m.numel() * m.element_size() for m in offer.values()))
+    return sizes
+
+
+def _stars(group: Group, meetings: Sequence[Meeting]) -> _Letters:
+    width = max(m.neighbour.shape[1] for m in meetings)
+    world = [torch.full_like(m.star, w) for w, m in enumerate(meetings)]
+    first = [member.clients.start - group.clients.start for member in group.members]
+    slot = torch.cat([_widened(m.neighbour, width) for m in meetings])
+    heard = torch.cat([_widened(m.heard, width) for m in meetings])
+    offset = torch.cat([torch.full_like(m.star, f) for f, m in zip(first, meetings, strict=True)])
+    return _Letters(
+        torch.cat(world), torch.cat([m.star for m in meetings]) + offset, slot + offset[:, None], slot, heard
+    )
+
+
+def _listeners(group: Group, meetings: Sequence[Meeting]) -> _Letters:
+    """The meetings the other way round: each neighbour that was told reads its star's message."""
+    rows = []
+    for w, (member, meeting) in enumerate(zip(group.members, meetings, strict=True)):
+        first = member.clients.start - group.clients.start
+        s, k = torch.nonzero(meeting.told, as_tuple=True)
+        reader, star = meeting.neighbour[s, k], meeting.star[s]
+        rows.append((torch.full_like(reader, w), reader + first, star + first, star))
+    world, reader, sender, slot = (torch.cat(column) for column in zip(*rows, strict=True))
+    return _Letters(
+        world, reader, sender[:, None], slot[:, None], torch.ones_like(slot, dtype=torch.bool)[:, None]
+    )
+
+
+def _read(stack: Stack, group: Group, state: State, letters: _Letters, act: Act, t: int) -> list[Event]:
+    if not letters.sender.numel():
+        return []
+    results, reports = [], []
+    for some in _chunks(stack, state, letters):
+        new, info = _one_go(stack, group, state, _Letters(*(part[some] for part in letters)), act, t)
+        results.append((letters.reader[some].to(stack.device), new))
+        reports.append(info)
+    for reader, new in results:  # only now: everybody read the models from before
+        put(state, reader, new)
+    info = {k: torch.cat([r[k] for r in reports]).cpu() for k in reports[0]}
+    return _events(group, letters, info)
+
+
+def _one_go(
+    stack: Stack, group: Group, state: State, letters: _Letters, act: Act, t: int
+) -> tuple[State, Info]:
+    reader, sender = letters.reader.to(stack.device), letters.sender.to(stack.device)
+    readers, senders = sender.shape
+    offers = vmap(partial(_offer, stack.task, group))(
+        {k: v[sender.flatten()] for k, v in group.hyper.items()}, gather(state, sender.flatten())
+    )
+    inbox = Inbox(
+        {k: m.view(readers, senders, *m.shape[1:]) for k, m in offers.items()},
+        letters.heard.to(stack.device),
+        letters.slot.to(stack.device),
+        torch.full((readers,), t, device=stack.device),
+    )
+    probe = stack.feed.probe(reader + group.clients.start, t)
+    hyper = {k: v[reader] for k, v in group.hyper.items()}
+    return vmap(partial(_act, stack.task, group, act))(hyper, gather(state, reader), inbox, probe)
+
+
+def _offer(task: Task, group: Group, hyper: Tensors, state: State) -> Message:
+    return group.method(hyper).offer(task, state)
+
+
+def _act(
+    task: Task, group: Group, act: Act, hyper: Tensors, state: State, inbox: Inbox, probe: Probe
+) -> tuple[State, Info]:
+    return act(group.method(hyper), task, state, inbox, probe)
+
+
+def _chunks(stack: Stack, state: State, letters: _Letters) -> Iterator[slice]:
+    readers, senders = letters.sender.shape
+    model = sum(v[0].numel() * v.element_size() for part in state[:2] for v in part.values())
+    step = max(1, CHUNK_BYTES // max(1, model * (senders + 2)))
+    return (slice(i, i + step) for i in range(0, readers, step))
+
+
+def _widened(tensor: Tensor, width: int) -> Tensor:
+    return torch.nn.functional.pad(tensor, (0, width - tensor.shape[1]))
+
+
+def _events(group: Group, letters: _Letters, info: Info) -> list[Event]:
+    """One event for each reader, without the padding of its inbox; methods that report nothing: none."""
+    if set(info) <= {"heard"}:
+        return []
+    columns = {k: v.tolist() for k, v in info.items()}
+    worlds, readers, slots = letters.world.tolist(), letters.reader.tolist(), letters.slot.tolist()
+    events = []
+    for r, (w, reader, slot) in enumerate(zip(worlds, readers, slots, strict=True)):
+        member = group.members[w]
+        heard = columns["heard"][r]
+        kept = [k for k, h in enumerate(heard) if h]
+        row = {
+            name: [values[r][k] for k in kept] if isinstance(values[r], list) else values[r]
+            for name, values in columns.items()
+            if name != "heard"
+        }
+        client = reader - (member.clients.start - group.clients.start)
+        events.append(Event(member.id, client, [slot[k] for k in kept], row))
+    return events

@@ -1,0 +1,124 @@
+"""Every client's mini-batches, probes and test samples, from data that lie end to end.
+
+Clients have as many samples as they have: a draw is an index below the client's own count, so no
+client ever trains on padding. Only what is looked at as a whole (probe, test) is padded, with a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from coterie.core.data import Federation, Split
+from coterie.core.streams import Stream
+from coterie.core.types import Probe
+
+__all__ = ["Feed", "Part"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One split of all clients of a stack."""
+
+    index: Tensor
+    """`[S]` rows of the pool"""
+    label: Tensor
+    """`[S]`"""
+    first: Tensor
+    """`[N]` where a client's samples begin"""
+    count: Tensor
+    """`[N]` how many it has"""
+
+    def padded(self, clients: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """Positions `[n, width]` of all samples of some clients, and the mask of real ones."""
+        step = torch.arange(width, device=self.first.device)
+        mask = step < self.count[clients, None]
+        return torch.where(mask, self.first[clients, None] + step, 0), mask
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """The data of all clients of a stack."""
+
+    pool: Tensor
+    """`[P, ...]`"""
+    train: Part
+    validation: Part
+    personal: Part
+    uniform: Part
+    seed: Tensor
+    """`[N]` each client's seed, that of its world"""
+    client: Tensor
+    """`[N]` each client's number in its world"""
+    probe_size: int | Literal["all"]
+
+    @classmethod
+    def of(
+        cls,
+        federations: Sequence[Federation],
+        seeds: Sequence[int],
+        probe: int | Literal["all"],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> Feed:
+        """The federations of worlds that stand beside each other; equal pools are kept once."""
+        pools = {id(f.pool): f.pool for f in federations}
+        offsets, at = {}, 0
+        for key, pool in pools.items():
+            offsets[key] = at
+            at += len(pool)
+        shifts = [offsets[id(f.pool)] for f in federations]
+        sizes = torch.tensor([len(f.train.count) for f in federations])
+
+        def part(splits: list[Split]) -> Part:
+            count = torch.cat([s.count for s in splits])
+            index = torch.cat([s.index + shift for s, shift in zip(splits, shifts, strict=True)])
+            label = torch.cat([s.label for s in splits])
+            parts = (index, label, count.cumsum(0) - count, count)
+            return Part(*(p.to(device) for p in parts))
+
+        return cls(
+            pool=torch.cat(list(pools.values())).to(device, dtype),
+            train=part([f.train for f in federations]),
+            validation=part([f.validation for f in federations]),
+            personal=part([f.personal for f in federations]),
+            uniform=part([f.uniform for f in federations]),
+            seed=torch.tensor(seeds).repeat_interleave(sizes).to(device),
+            client=torch.cat([torch.arange(int(n)) for n in sizes]).to(device),
+            probe_size=probe,
+        )
+
+    def draws(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
+        """Positions in `train` of the mini-batches of some clients at iterations ts, `[K, n, B]`."""
+        first, count = self.train.first[clients, None], self.train.count[clients, None]
+        return first + self._stream("batch", clients).integers(
+            batch, ts[:, None], self.client[clients], high=count
+        )
+
+    def keys(self, ts: Tensor, clients: slice) -> Tensor:
+        """What is random inside the steps of some clients at iterations ts, `[K, n]`."""
+        words = self._stream("step", clients).words(2, ts[:, None], self.client[clients])
+        return words[..., 0] | words[..., 1] << 32
+
+    def samples(self, part: Part, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and labels at positions of a part."""
+        return self.pool[part.index[at]], part.label[at]
+
+    def probe(self, clients: Tensor, t: int) -> Probe:
+        """The samples on which some clients `[n]` look at others' models."""
+        size = self.train.count[clients]
+        if self.probe_size == "all":
+            at, mask = self.train.padded(clients, int(size.max()))
+        else:
+            stream = Stream(self.seed[clients], "probe", self.pool.device)
+            draws = stream.integers(self.probe_size, t, self.client[clients], high=size[:, None])
+            at, mask = self.train.first[clients, None] + draws, torch.ones_like(draws, dtype=torch.bool)
+        x, y = self.samples(self.train, at)
+        return Probe(x, y, mask, size.to(self.pool.dtype))
+
+    def _stream(self, purpose: str, clients: slice) -> Stream:
+        return Stream(self.seed[clients], purpose, self.pool.device)

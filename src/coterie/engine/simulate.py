@@ -1,0 +1,128 @@
+"""A whole experiment: its stacks one after the other, with checkpoints, to the end or until stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coterie.core.data import Federation
+from coterie.core.task import Task
+from coterie.engine import checkpoint
+from coterie.engine.checkpoint import Checkpoint
+from coterie.engine.execution import Execution
+from coterie.engine.preparation import Plan, choose_execution
+from coterie.engine.recorder import Progress, Recorder
+from coterie.engine.simulator import Simulator
+from coterie.experiment import World
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    plan: Plan,
+    recorder: Recorder,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_every: float = 30.0,
+    execution: Callable[[Task], Execution] | None = None,
+) -> bool:
+    """Run an experiment to its end, or until `stop()`; returns whether it is finished.
+
+    With `resume` it goes on from the recorder's last checkpoint, to the same bits. `execution` is for
+    tests that compare one way of computing with another; the engine knows how to choose.
+    """
+    fingerprint, all_stacks = plan.experiment.fingerprint(), plan.stacks
+    first, saved = _last_checkpoint(recorder.path, len(all_stacks), fingerprint) if resume else (0, None)
+    recorder.rewind(saved.mark if saved else {})
+    recorder.describe(*_described(plan.worlds, plan.federations))
+
+    total = sum(s.iterations for s in all_stacks)
+    done = sum(s.iterations for s in all_stacks[:first])
+    for number, stack in enumerate(all_stacks[first:], start=first):
+        simulator = Simulator(
+            stack, execution(stack.task) if execution else choose_execution(stack, progress), progress
+        )
+        clock = time.monotonic()
+
+        def save(simulator: Simulator = simulator, number: int = number) -> None:
+            moment = Checkpoint(fingerprint, number, simulator.t, recorder.mark(), simulator.tensors())
+            checkpoint.save(_path(recorder.path, number), moment)
+
+        if saved:
+            simulator.restore(saved)
+            saved = None
+        else:
+            _evaluate(simulator, recorder, progress)
+        while simulator.t < stack.iterations:
+            if stop():
+                save()
+                return False
+            before = simulator.t
+            for row in simulator.advance():
+                recorder.exchange(row)
+            if simulator.due():
+                _evaluate(simulator, recorder, progress)
+            if time.monotonic() - clock > checkpoint_every:
+                save()
+                clock = time.monotonic()
+            if progress:
+                progress.advance(done + simulator.t, total, (simulator.t - before) * stack.size)
+        save()
+        done += stack.iterations
+    return True
+
+
+def _evaluate(simulator: Simulator, recorder: Recorder, progress: Progress | None) -> None:
+    rows = simulator.evaluate()
+    for row in rows:
+        recorder.metrics(row)
+    if progress:
+        by_name: dict[str, list[float]] = {}
+        for row, member in zip(rows, simulator.stack.members, strict=True):
+            by_name.setdefault(member.world.name, []).extend(a for a in row["personal"] if a == a)
+        progress.evaluated({name: sum(a) / len(a) for name, a in by_name.items() if a})
+
+
+def _described(
+    worlds: Sequence[World], federations: Sequence[Federation]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Who takes part, as plain data; worlds of one seed and setting share their clients."""
+    numbers: dict[int, int] = {}
+    described, clients = [], []
+    for world, federation in zip(worlds, federations, strict=True):
+        number = numbers.setdefault(id(federation), len(numbers))
+        if number == len(clients):
+            train, owner = federation.train, torch.arange(len(federation.train.count))
+            labels = torch.zeros(len(owner), len(federation.classes), dtype=torch.int64)
+            owner = owner.repeat_interleave(train.count)
+            labels.index_put_((owner, train.label), torch.ones_like(owner), accumulate=True)
+            clients.append(
+                {
+                    "seed": world.seed,
+                    "classes": list(federation.classes),
+                    "group": federation.group.tolist(),
+                    "train": train.count.tolist(),
+                    "labels": labels.tolist(),
+                }
+            )
+        facts = {"name": world.name, "label": world.label, "seed": world.seed, "setting": world.setting}
+        described.append({**facts, "federation": number})
+    return described, clients
+
+
+def _path(folder: Path, stack: int) -> Path:
+    return folder / f"checkpoint-{stack}.safetensors"
+
+
+def _last_checkpoint(folder: Path, count: int, fingerprint: str) -> tuple[int, Checkpoint | None]:
+    """The newest checkpoint and the stack it belongs to; stacks before it are finished."""
+    for number in reversed(range(count)):
+        if _path(folder, number).exists():
+            return number, checkpoint.load(_path(folder, number), fingerprint)
+    return 0, None

@@ -1,0 +1,214 @@
+"""One stack of worlds on its way through the iterations: local steps, exchanges, evaluations.
+
+Between two events all clients only learn locally. So a simulator goes from event to event, and takes a
+block of clients, small enough for the processor's cache, through all local steps in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.errors import CheckpointError
+from coterie.core.types import Batch
+from coterie.engine.checkpoint import Checkpoint
+from coterie.engine.evaluation import accuracies
+from coterie.engine.exchange import Event, broadcast, exchange, message_bytes
+from coterie.engine.execution import Execution, Lane, lanes
+from coterie.engine.recorder import Progress
+from coterie.engine.stack import Member, Stack, gather, put
+from coterie.schedule import Meeting
+
+__all__ = ["Simulator"]
+
+BLOCK_BYTES = 4 << 20
+"""On a CPU: models of clients that step together; about what stays in the cache."""
+LONGEST = 32
+"""The most local steps taken between two looks at the clock."""
+
+
+class Simulator:
+    """One stack of worlds on its way from t = 0 to T."""
+
+    def __init__(self, stack: Stack, execution: Execution, progress: Progress | None = None) -> None:
+        self.stack, self.execution, self.progress = stack, execution, progress
+        self.experiment = stack.experiment
+        self.clients = stack.initial()
+        self.lanes = lanes(stack, self.clients)
+        self.t = 0
+        n = stack.size
+        self.loss_sum = torch.zeros(n, dtype=torch.float64, device=stack.device)
+        self.steps = torch.zeros(n, dtype=torch.int64, device=stack.device)
+        self.diverged = torch.zeros(n, dtype=torch.int64, device=stack.device)
+        """The iteration at which a client's loss stopped being finite; 0: it did not."""
+        self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
+        self._met: tuple[int, dict[int, Meeting]] = (-1, {})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that changes, by name; the very tensors."""
+        own = {k: getattr(self, k) for k in ("loss_sum", "steps", "diverged", "bytes")}
+        return {**self.clients.tensors(), **own}
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Continue from a checkpoint."""
+        here = self.tensors()
+        if set(here) != set(saved.tensors):
+            odd = sorted(set(here) ^ set(saved.tensors))
+            raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
+        for name, tensor in here.items():
+            tensor.copy_(saved.tensors[name])
+        self.t = saved.t
+
+    def advance(self) -> list[dict[str, Any]]:
+        """Go to the next event and through it; rows for `exchanges.jsonl`."""
+        schedule = self.stack.members[0].schedule
+        phase = schedule.phase(self.t + 1)
+        if phase == "local":
+            ts = torch.arange(self.t + 1, self._next_stop() + 1)
+            self._learn(ts)
+            self.t = int(ts[-1])
+            return []
+        self.t += 1
+        woke = phase == "exchange"
+        meetings = self._meetings(self.t if woke else self.t - 1)
+        act = exchange if woke else broadcast
+        events = act(self.stack, self.clients, meetings, self.diverged == 0, self.t)
+        self.bytes += torch.tensor(
+            [
+                size * _messages(meetings[m.id], woke)
+                for group, size in zip(
+                    self.stack.groups, message_bytes(self.stack, self.clients), strict=True
+                )
+                for m in group.members
+            ]
+        )
+        return [self._row(event, "wake" if woke else "receive") for event in events]
+
+    def _meetings(self, t: int) -> dict[int, Meeting]:
+        """Who meets whom in every world; a broadcast goes to those who met one iteration before."""
+        if self._met[0] != t:
+            schedules = {id(m.schedule): m.schedule for m in self.stack.members}
+            found = {key: schedule.meeting(t) for key, schedule in schedules.items()}
+            self._met = t, {m.id: found[id(m.schedule)] for m in self.stack.members}
+        return self._met[1]
+
+    def due(self) -> bool:
+        """Whether now is the time to evaluate."""
+        return self.t % self.experiment.evaluate.every == 0 or self.t == self.stack.iterations
+
+    def evaluate(self) -> list[dict[str, Any]]:
+        """Rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
+        found = accuracies(self.stack.task, self.stack.feed, self.clients.whole)
+        found["loss"] = (self.loss_sum / self.steps).cpu()
+        found = {k: torch.where(self.diverged.cpu() == 0, v, torch.nan) for k, v in found.items()}
+        self.loss_sum.zero_()
+        self.steps.zero_()
+        rows = []
+        for i, m in enumerate(self.stack.members):
+            diverged = self.diverged[m.clients].cpu()
+            row: dict[str, Any] = {"world": m.id, "t": self.t}
+            row |= {k: v[m.clients].tolist() for k, v in found.items()}
+            row |= {"bytes": int(self.bytes[i]), "diverged": diverged.nonzero().flatten().tolist()}
+            rows.append(row)
+        return rows
+
+    def _row(self, event: Event, kind: str) -> dict[str, Any]:
+        return {
+            "world": event.world,
+            "t": self.t,
+            "kind": kind,
+            "client": event.client,
+            "neighbours": event.neighbours,
+            **event.info,
+        }
+
+    def _next_stop(self) -> int:
+        """The last of the local iterations that can be taken in one go."""
+        schedule, every = self.stack.members[0].schedule, self.experiment.evaluate.every
+        t = self.t + 1
+        while (
+            t < min(self.stack.iterations, self.t + LONGEST)
+            and t % every
+            and schedule.phase(t + 1) == "local"
+        ):
+            t += 1
+        return t
+
+    def _learn(self, ts: Tensor) -> None:
+        stack, device = self.stack, self.stack.device
+        lr = torch.cat([self._lr(m, ts) for m in stack.members], dim=1).to(device, stack.dtype)
+        learns = self._learns(ts)
+        losses = torch.empty(len(ts), stack.size, dtype=stack.dtype, device=device)
+        for lane in self.lanes:
+            for block in self._blocks(lane):
+                losses[:, block] = self._through(lane, block, ts.to(device), lr[:, block], learns)
+        counted = torch.ones_like(losses, dtype=torch.bool) if learns is None else learns
+        bad = counted & ~losses.isfinite()
+        self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
+        self.steps += counted.sum(dim=0)
+        if bool(bad.any()):
+            first = ts.to(device)[bad.int().argmax(dim=0)]
+            fresh = bad.any(dim=0) & (self.diverged == 0)
+            self.diverged.copy_(torch.where(fresh, first, self.diverged))
+            self._report(fresh)
+
+    def _through(self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None) -> Tensor:
+        """Take a block of a lane's clients through all iterations ts; the losses `[K, n]`."""
+        feed, inside = (
+            self.stack.feed,
+            slice(block.start - lane.clients.start, block.stop - lane.clients.start),
+        )
+        draws = feed.draws(ts, block, self.experiment.train.batch)
+        keys = feed.keys(ts, block)
+        hyper = {k: v[inside] for k, v in lane.hyper.items()}
+        state = gather(lane.state, inside)
+        losses = []
+        for k in range(len(ts)):
+            x, y = feed.samples(feed.train, draws[k])
+            mask = None if learns is None else learns[k, block]
+            state, loss = self.execution.step(lane.group, hyper, state, Batch(x, y, lr[k], keys[k]), mask)
+            losses.append(loss)
+        put(lane.state, inside, state)
+        return torch.stack(losses)
+
+    def _blocks(self, lane: Lane) -> Iterator[slice]:
+        """Equal parts of a lane, each small enough for the cache."""
+        n = lane.clients.stop - lane.clients.start
+        parts = 1
+        if self.stack.device.type == "cpu":
+            model = sum(v[0].numel() * v.element_size() for v in lane.state.params.values())
+            parts = min(n, -(-n * model // BLOCK_BYTES))
+        edges = [lane.clients.start + n * i // parts for i in range(parts + 1)]
+        return (slice(a, b) for a, b in pairwise(edges))
+
+    def _lr(self, m: Member, ts: Tensor) -> Tensor:
+        rates = [m.schedule.lr(t) * m.algorithm.pace(t) for t in ts.tolist()]
+        return torch.tensor(rates, dtype=torch.float64)[:, None].expand(-1, m.schedule.clients)
+
+    def _learns(self, ts: Tensor) -> Tensor | None:
+        """Who learns when, `[K, N]`; None if everybody always does."""
+        members = self.stack.members
+        sound = self.diverged == 0
+        if all(m.schedule.always for m in members) and bool(sound.all()):
+            return None
+        return torch.cat([m.schedule.learns(ts) for m in members], dim=1).to(self.stack.device) & sound
+
+    def _report(self, fresh: Tensor) -> None:
+        for m in self.stack.members:
+            for client in fresh[m.clients].nonzero().flatten().tolist():
+                if self.progress:
+                    self.progress.notice(
+                        f"{m.world.name}, seed {m.world.seed}: client {client} diverged at iteration "
+                        f"{int(self.diverged[m.clients][client])} (its loss is not finite); it is left out "
+                        "from here on; a smaller train.lr may help"
+                    )
+
+
+def _messages(meeting: Meeting, woke: bool) -> int:
+    """How many models are sent: every neighbour asked replies; a star that heard one sends to them all."""
+    answered = meeting.asked if woke else meeting.asked & meeting.heard.any(dim=1, keepdim=True)
+    return int(answered.sum())

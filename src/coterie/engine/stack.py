@@ -1,0 +1,236 @@
+"""Worlds that fit together, laid end to end on one axis of clients.
+
+Axis N is world after world, client after client. Worlds of one method stand beside each other, so
+that a method's part of every tensor is a slice, and a hyper-parameter in which they differ is a
+vector along it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from coterie.core.algorithm import Algorithm
+from coterie.core.data import Federation
+from coterie.core.streams import Stream
+from coterie.core.task import Task
+from coterie.core.types import Start, State, Tensors
+from coterie.engine.feed import Feed
+from coterie.experiment import Experiment, World
+from coterie.schedule import Schedule
+
+__all__ = ["Clients", "Group", "Member", "Stack", "gather", "put", "stacks"]
+
+
+class Member(NamedTuple):
+    """One world in its stack."""
+
+    id: int
+    """Its number in the run."""
+    world: World
+    algorithm: Algorithm
+    federation: Federation
+    schedule: Schedule
+    clients: slice
+    """Its part of axis N."""
+
+
+class Group(NamedTuple):
+    """The worlds of one method that differ in numbers only."""
+
+    algorithm: Algorithm
+    hyper: Tensors
+    """`[n]` each: the float options in which its worlds differ, for every client of the group."""
+    members: tuple[Member, ...]
+    clients: slice
+
+    def method(self, hyper: Tensors) -> Algorithm:
+        """The method of one client."""
+        options: dict[str, Any] = hyper  # floats, or tensors that stand for them
+        return dataclasses.replace(self.algorithm, **options) if options else self.algorithm
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Everything about the worlds of one batched run that does not change while it goes on."""
+
+    task: Task
+    groups: tuple[Group, ...]
+    feed: Feed
+    device: torch.device
+    dtype: torch.dtype
+
+    @property
+    def members(self) -> list[Member]:
+        return [m for g in self.groups for m in g.members]
+
+    @property
+    def experiment(self) -> Experiment:
+        """That of any of its worlds: they agree in all that concerns the whole stack."""
+        return self.groups[0].members[0].world.experiment
+
+    @property
+    def iterations(self) -> int:
+        return self.experiment.train.iterations
+
+    @property
+    def size(self) -> int:
+        """N, the clients of all worlds."""
+        return int(self.groups[-1].clients.stop)
+
+    def initial(self) -> Clients:
+        """Every client before the first iteration."""
+        width = max(m.schedule.clients for m in self.members)
+        states = []
+        for group in self.groups:
+            starts = [self._start(m, width) for m in group.members]
+            start = Start(
+                {k: torch.cat([s.params[k] for s in starts]) for k in starts[0].params},
+                {k: torch.cat([s.buffers[k] for s in starts]) for k in starts[0].buffers},
+                torch.cat([s.row for s in starts]),
+            )
+            states.append(vmap(partial(self._init, group))(group.hyper, start))
+        return Clients.of(self.groups, states)
+
+    def _init(self, group: Group, hyper: Tensors, start: Start) -> State:
+        return group.method(hyper).init(self.task, start)
+
+    def _start(self, member: Member, width: int) -> Start:
+        """θ(0) and w_ij = 1/M, w_ii = 0 for the clients of one world."""
+        m = member.schedule.clients
+        how = member.world.experiment.train.init
+        seeds = Stream(member.world.seed, "start").words(1, client=torch.arange(m))[:, 0].tolist()
+        models = [self.task.start(s) for s in (seeds if how == "independent" else seeds[:1])]
+
+        def stacked(part: int) -> Tensors:
+            tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
+            if part == 0 and how == "zeros":
+                tensors = {k: torch.zeros_like(v) for k, v in tensors.items()}
+            return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
+
+        row = torch.zeros(m, width, dtype=self.dtype, device=self.device)
+        row[:, :m] = (1 - torch.eye(m)) / m
+        return Start(stacked(0), stacked(1), row)
+
+    def _home(self, tensor: Tensor) -> Tensor:
+        dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
+        return tensor.to(self.device, dtype).contiguous()
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """The tensors that change while a run goes on; they change in place only.
+
+    Parameters, buffers and optimiser of all methods are one tensor each, of which a group's are
+    views, so that all clients can step together and each group can mix on its own.
+    """
+
+    whole: State
+    """`[N, ...]`, without memory"""
+    parts: tuple[State, ...]
+    """`[n, ...]` of each group, with its method's memory"""
+
+    @classmethod
+    def of(cls, groups: Sequence[Group], states: Sequence[State]) -> Clients:
+        params, buffers, optim = (
+            {k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in range(3)
+        )
+        whole = State(params, buffers, optim, {})
+        parts = (
+            gather(whole, g.clients)._replace(memory=s.memory) for g, s in zip(groups, states, strict=True)
+        )
+        return cls(whole, tuple(parts))
+
+    def tensors(self) -> Tensors:
+        """Everything by name, for a checkpoint."""
+        whole = {f"{part}/{k}": v for part, values in self.whole._asdict().items() for k, v in values.items()}
+        memory = {f"memory/{i}/{k}": v for i, p in enumerate(self.parts) for k, v in p.memory.items()}
+        return {**whole, **memory}
+
+
+def stacks(
+    worlds: Sequence[World],
+    federations: Sequence[Federation],
+    tasks: Sequence[Task],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> list[Stack]:
+    """Worlds grouped into as few stacks as their shapes and phases allow, in their order."""
+    together: dict[Any, list[int]] = {}
+    for i, (world, task) in enumerate(zip(worlds, tasks, strict=True)):
+        e = world.experiment
+        train = e.train.model_dump(exclude={"lr", "personalize_lr", "init"})
+        key = (id(task), repr(train), e.exchange.every, e.exchange.probe, e.evaluate)
+        together.setdefault(key, []).append(i)
+    return [
+        _stack([(i, worlds[i], federations[i]) for i in ids], tasks[ids[0]], device, dtype)
+        for ids in together.values()
+    ]
+
+
+def _stack(
+    worlds: Iterable[tuple[int, World, Federation]],
+    task: Task,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Stack:
+    alike: dict[Any, list[tuple[int, World, Federation, Algorithm]]] = {}
+    for i, world, federation in worlds:
+        algorithm = world.algorithm
+        # Methods that learn locally in the ordinary way come first: they can take that step together.
+        own_step = type(algorithm).local is not Algorithm.local
+        key = (own_step, type(algorithm), tuple(_options(algorithm, numbers=False).items()))
+        alike.setdefault(key, []).append((i, world, federation, algorithm))
+    groups: list[Group] = []
+    schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
+    at = 0
+    for _, items in sorted(alike.items(), key=lambda item: item[0][0]):
+        members, first = [], at
+        for i, world, federation, algorithm in items:
+            e = world.experiment
+            same = f"{world.seed} {e.data.clients} {e.train!r} {e.exchange!r} {e.population!r}"
+            schedule = schedules.setdefault(same, Schedule.of(e, world.seed))
+            members.append(
+                Member(i, world, algorithm, federation, schedule, slice(at, at + schedule.clients))
+            )
+            at += schedule.clients
+        groups.append(Group(items[0][3], _vectors(members, device, dtype), tuple(members), slice(first, at)))
+    everyone = [m for g in groups for m in g.members]
+    probe = everyone[0].world.experiment.exchange.probe
+    feed = Feed.of([m.federation for m in everyone], [m.world.seed for m in everyone], probe, device, dtype)
+    return Stack(task, tuple(groups), feed, device, dtype)
+
+
+def _options(algorithm: Algorithm, numbers: bool) -> dict[str, Any]:
+    values = {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)}
+    return {k: v for k, v in values.items() if isinstance(v, float) is numbers}
+
+
+def _vectors(members: Sequence[Member], device: torch.device, dtype: torch.dtype) -> Tensors:
+    """The float options that differ between worlds, one value for each client."""
+    sizes = torch.tensor([m.schedule.clients for m in members])
+    vectors = {}
+    for name in _options(members[0].algorithm, numbers=True):
+        values = [getattr(m.algorithm, name) for m in members]
+        if len(set(values)) > 1:
+            vectors[name] = torch.tensor(values, dtype=dtype).repeat_interleave(sizes).to(device)
+    return vectors
+
+
+def gather(state: State, index: Tensor | slice) -> State:
+    """The states of some clients; a slice gives views."""
+    return State(*({k: v[index] for k, v in part.items()} for part in state))
+
+
+def put(state: State, index: Tensor | slice, new: State) -> None:
+    """Write the states of some clients in place: the one way in which a stack changes."""
+    for part, values in zip(state, new, strict=True):
+        for k, v in values.items():
+            part[k][index] = v

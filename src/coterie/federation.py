@@ -1,0 +1,348 @@
+"""Deal a data set to clients: which samples each of them has, sees and calls what.
+
+Clients stand in groups, one after the other: client i of M is in group i G // M, where G is the
+product of the groups of every shift and of the groups of tasks that the data come in.
+
+* With `data.sizes`, a client draws its samples by its label proportions; where a label runs out, the
+  others fill up in proportion. Without, all training samples are dealt out, no sample twice.
+* Data that come already dealt (`Samples.owner`) stay so: every client has all of its own samples,
+  and `data.sizes` and `data.overlap` have no say.
+* Personal test samples follow the client's label proportions (where no two clients share a sample: the
+  labels it got), no sample twice; they are fewer than `data.test` if there are no more.
+* The uniform test has `evaluate.uniform // L` samples of every label, at least one; the samples of a
+  label that has fewer are repeated. It is the same for all clients of a group of tasks.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from coterie.core.data import Dataset, Federation, Partition, Split
+from coterie.core.errors import ConfigError, DataError
+from coterie.core.streams import Stream
+from coterie.datasets._given import dataset, sound
+from coterie.datasets._table import Table, table
+from coterie.experiment import Data, Experiment, Plugin
+from coterie.partitions._draw import Floats, Ints, Shelves, apart, independently, position, shelves, spread
+from coterie.partitions.iid import IidPartitioner
+from coterie.shifts._views import Views, names, views
+
+__all__ = ["Dealer"]
+
+ATTEMPTS = 10
+"""How often all data are dealt anew if some client gets fewer than `data.min_partition_size`."""
+TINY = 1e-9
+"""Keeps a product such as 0.07 * 100 from being rounded up to 8."""
+
+
+class Dealer:
+    """Makes federations; what they have in common is read, computed and held in memory once."""
+
+    def __init__(self, root: Path | None) -> None:
+        self._root = root
+        self._tables: dict[str, Table] = {}
+        self._views: dict[str, Views] = {}
+        self._federations: dict[tuple[str, int, int], Federation] = {}
+
+    def federation(self, experiment: Experiment, seed: int) -> Federation:
+        """The clients of an experiment for one seed."""
+        data, uniform = experiment.data, experiment.evaluate.uniform
+        key = data.model_dump_json(), uniform, seed
+        if key not in self._federations:
+            self._federations[key] = _federation(data, uniform, self._table(data), self._seen(data), seed)
+        return self._federations[key]
+
+    def _table(self, data: Data) -> Table:
+        key = data.set.model_dump_json()
+        if key not in self._tables:
+            self._tables[key] = table(_loaded(data.set, self._root))
+        return self._tables[key]
+
+    def _seen(self, data: Data) -> Views:
+        key = data.model_dump_json(include={"set", "shift"})
+        if key not in self._views:
+            shifts = tuple(_plugin(s, "shift", f"data.shift.{k}", "inputs") for k, s in enumerate(data.shift))
+            self._views[key] = views(self._table(data).x, shifts)
+        return self._views[key]
+
+
+def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
+    where = f"data set {plugin.name!r}"
+    source = plugin.build("dataset", "data.set")
+    if isinstance(source, functools.partial):
+        try:
+            inspect.signature(source).bind()
+        except TypeError as error:
+            raise ConfigError(f"data.set: {plugin.name} has a {error}; give it as an option") from None
+        return sound(dataset(source(), where), where)
+    return sound(_plugin(plugin, "dataset", "data.set", "load").load(root), where)
+
+
+def _plugin(plugin: Plugin, kind: str, where: str, method: str) -> Any:
+    built = plugin.build(kind, where)
+    if not callable(getattr(built, method, None)):
+        raise ConfigError(f"{where}: {kind} {plugin.name!r} must be a dataclass with a method {method!r}")
+    return built
+
+
+def _federation(data: Data, uniform: int, rows: Table, seen: Views, seed: int) -> Federation:
+    classes = len(rows.classes)
+    standing = _standing(data, rows, len(seen.start))
+    called = names(torch.from_numpy(rows.y), classes, seen.shifts, seed).numpy()
+    start = seen.start.numpy()
+    test = _test_part(rows, data.test_share, seed)
+
+    def stock(part: npt.NDArray[np.bool_], domain: Ints, purpose: str) -> Shelves:
+        shape = int(domain.max()) + 1, classes
+        return shelves(np.flatnonzero(part), domain[part], rows.y[part], shape, Stream(seed, purpose))
+
+    def split(row: Ints, client: Ints) -> Split:
+        combination = standing.combination[client]
+        count = np.bincount(client, minlength=data.clients)
+        columns = start[combination] + row, called[combination, row], count
+        return Split(*(torch.from_numpy(column) for column in columns))
+
+    domain, mine = (rows.owner, standing.client) if rows.owned else (rows.task, standing.task)
+    held = _held(data, rows.owned, stock(~test, domain, "training part"), mine, seed)
+    client = np.repeat(standing.client, held.total)
+    shuffled = held.row[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
+    train = position(held.total) < held.train[client]
+
+    domain, mine = (
+        (rows.owner, standing.client) if rows.owner[test].max() >= 0 else (rows.task, standing.task)
+    )
+    personal, count = _personal(data, held.weights, stock(test, domain, "personal test part"), mine, seed)
+
+    balanced = _balanced(stock(test, rows.task, "uniform test part"), max(1, uniform // classes))
+    size = np.array([len(part) for part in balanced])
+    return Federation(
+        pool=seen.pool,
+        train=split(shuffled[train], client[train]),
+        validation=split(shuffled[~train], client[~train]),
+        personal=split(personal, np.repeat(standing.client, count)),
+        uniform=split(
+            np.concatenate([balanced[task] for task in standing.task]),
+            np.repeat(standing.client, size[standing.task]),
+        ),
+        group=torch.from_numpy(standing.task * len(start) + standing.combination),
+        classes=rows.classes,
+    )
+
+
+class _Standing(NamedTuple):
+    """Where every client stands, each `[M]`."""
+
+    client: Ints
+    task: Ints
+    """Its group of tasks."""
+    combination: Ints
+    """Its combination of the shifts' groups."""
+
+
+def _standing(data: Data, rows: Table, combinations: int) -> _Standing:
+    client = np.arange(data.clients)
+    tasks, there = np.unique(rows.task, return_counts=False), int(rows.task.max()) + 1
+    if len(tasks) < there:
+        raise DataError(
+            f"groups must be numbered from 0 without gaps, but only {len(tasks)} of {there} occur"
+        )
+    if rows.owned:
+        owners, first = np.unique(rows.owner, return_index=True)
+        owners, first = owners[owners >= 0], first[owners >= 0]
+        if not np.array_equal(owners, client):
+            raise DataError(
+                f"the data come already dealt to {len(owners)} owners with numbers from {owners[0]} to "
+                f"{owners[-1]}, but data.clients = {data.clients}; set data.clients = {len(owners)}, and number "
+                f"owners from 0 without gaps"
+            )
+        return _Standing(client, rows.task[first], client * combinations // data.clients)
+    groups = there * combinations
+    if groups > data.clients:
+        raise ConfigError(
+            f"data.clients = {data.clients} are too few for {groups} groups ({there} of tasks x {combinations} of "
+            f"shifts); every group needs a client"
+        )
+    return _Standing(client, *np.divmod(client * groups // data.clients, combinations))
+
+
+def _test_part(rows: Table, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Which rows are for testing: if it is to be drawn, this share of every owner's, task's and label's."""
+    if rows.test is not None:
+        return rows.test
+    domain = (rows.owner + 1) * (rows.task.max() + 1) + rows.task
+    shape = int(domain.max()) + 1, len(rows.classes)
+    stock = shelves(np.arange(len(rows.y)), domain, rows.y, shape, Stream(seed, "test part"))
+    # At least one, but never the last one.
+    wanted = np.minimum(np.rint(share * stock.count).clip(min=1), stock.count - 1).ravel()
+    test = np.zeros(len(rows.y), dtype=bool)
+    test[stock.rows[position(stock.count) < np.repeat(wanted, stock.count.ravel())]] = True
+    if not test.any():
+        raise DataError(
+            f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every class, "
+            f"of every owner and group, has a single sample"
+        )
+    return test
+
+
+class _Held(NamedTuple):
+    """What clients have for training and validation."""
+
+    row: Ints
+    """Client after client."""
+    total: Ints
+    """`[M]`: how many rows a client has."""
+    train: Ints
+    """`[M]`: how many of them are for training; the others are for validation."""
+    weights: Floats
+    """`[M, L]`: the label proportions by which a client is tested."""
+
+
+def _held(data: Data, owned: bool, stock: Shelves, mine: Ints, seed: int) -> _Held:
+    partition: Partition = _plugin(data.partition, "partition", "data.partition", "proportions")
+    if owned and not isinstance(partition, IidPartitioner):
+        raise ConfigError(
+            f"data.partition = {data.partition.name!r}, but the data come already dealt to their owners; "
+            f"leave data.partition out"
+        )
+    if owned:
+        deals = iter([stock.count[mine]])
+    elif data.sizes is None:
+        deals = _deals(partition, stock, mine, seed)
+    else:
+        p = _proportions(partition, stock, mine, seed, 0)
+        train, counts = _drawn(data, data.sizes, p, stock, mine, seed)
+        if data.overlap:
+            row = independently(stock, mine, counts, Stream(seed, "training samples"))
+            return _Held(row, counts.sum(axis=1), train, p)
+        return _Held(apart(stock, mine, counts), counts.sum(axis=1), train, counts.astype(np.float64))
+    for counts in deals:
+        total = counts.sum(axis=1)
+        train = np.floor(total / (1 + data.validation) + TINY).astype(np.int64)
+        train = np.where(total > 0, train.clip(min=1), 0)
+        if train.min() >= data.min_partition_size:
+            return _Held(apart(stock, mine, counts), total, train, counts.astype(np.float64))
+    i = int(train.argmin())
+    remedy = (
+        "lower it or leave this client out"
+        if owned
+        else f"nor did {ATTEMPTS} deals give that many to all; use fewer clients, a more even data.partition, or "
+        f"set data.sizes"
+    )
+    raise DataError(
+        f"client {i} gets {train[i]} of {stock.count.sum()} samples for training, fewer than "
+        f"data.min_partition_size = {data.min_partition_size}; {remedy}"
+    )
+
+
+def _drawn(
+    data: Data, sizes: tuple[int, int], p: Floats, stock: Shelves, mine: Ints, seed: int
+) -> tuple[Ints, Ints]:
+    """How many training samples every client has `[M]`, and, with validation, of which labels `[M, L]`."""
+    clients = torch.arange(data.clients)
+    span = sizes[1] - sizes[0] + 1
+    train: Ints = sizes[0] + Stream(seed, "sizes").integers(1, client=clients, high=span)[:, 0].numpy()
+    total = train + np.ceil(data.validation * train - TINY).astype(np.int64)
+    u = _uniforms(seed, "labels", p.shape)
+    if data.overlap:
+        counts = spread(total, p, stock.count[mine], u)
+    else:
+        left, counts = stock.count.copy(), np.empty(p.shape, dtype=np.int64)
+        for i, domain in enumerate(mine):
+            one = slice(i, i + 1)
+            counts[one] = spread(total[one], p[one], left[[domain]], u[one])
+            left[domain] -= counts[i]
+    if (short := counts.sum(axis=1) < total).any():
+        i = int(short.argmax())
+        theirs, remedy = (
+            ("", "") if data.overlap else (" left by others", "data.overlap = true, fewer clients, ")
+        )
+        raise DataError(
+            f"client {i} needs {train[i]} samples for training and {total[i] - train[i]} for validation with "
+            f"{np.count_nonzero(p[i])} of {p.shape[1]} labels, but the training part has only {counts[i].sum()} such "
+            f"samples{theirs}; use smaller data.sizes, {remedy}or a data.partition with more labels a client"
+        )
+    return train, counts
+
+
+def _deals(partition: Partition, stock: Shelves, mine: Ints, seed: int) -> Iterator[Ints]:
+    """All data shared out among clients, `[M, L]`, again and again."""
+    classes = stock.count.shape[1]
+    for attempt in range(ATTEMPTS):
+        p = _proportions(partition, stock, mine, seed, attempt)
+        counts = np.empty(p.shape, dtype=np.int64)
+        for domain, who in _by_domain(mine):
+            weights, there = p[who].T, stock.count[domain]
+            u = _uniforms(seed, f"deal {attempt} {domain}", weights.shape)
+            counts[who] = spread(there, weights, np.broadcast_to(there[:, None], weights.shape), u).T
+        yield counts
+
+
+def _proportions(partition: Partition, stock: Shelves, mine: Ints, seed: int, attempt: int) -> Floats:
+    """Label proportions `[M, L]`, drawn in each domain from what it has."""
+    classes = stock.count.shape[1]
+    p = np.empty((len(mine), classes))
+    for domain, who in _by_domain(mine):
+        y = torch.arange(classes).repeat_interleave(torch.from_numpy(stock.count[domain]))
+        clients = who.stop - who.start
+        part = partition.proportions(y, classes, clients, Stream(seed, f"proportions {attempt} {domain}"))
+        if part.shape != (clients, classes) or not bool((part >= 0).all()) or not _ones(part.sum(dim=1)):
+            raise ConfigError(
+                f"data.partition: proportions must be of shape ({clients}, {classes}), not negative, and sum to one "
+                f"for every client; got shape {tuple(part.shape)}"
+            )
+        p[who] = part.numpy()
+    return p
+
+
+def _personal(data: Data, weights: Floats, stock: Shelves, mine: Ints, seed: int) -> tuple[Ints, Ints]:
+    """Rows for the personal test, client after client, and how many every client has `[M]`."""
+    room = stock.count[mine]
+    counts = spread(
+        np.full(len(mine), data.test), weights, room, _uniforms(seed, "personal test", room.shape)
+    )
+    count = counts.sum(axis=1)
+    if not count.all():
+        i = int(count.argmin())
+        raise DataError(
+            f"client {i} has no test sample: none of its {np.count_nonzero(weights[i])} labels is among the "
+            f"{room[i].sum()} samples of its test part; use a larger data.test_share or more test data"
+        )
+    return independently(stock, mine, counts, Stream(seed, "personal test samples")), count
+
+
+def _balanced(stock: Shelves, each: int) -> list[Ints]:
+    """For every group of tasks, as many rows of each label that occurs; repeated where there are fewer."""
+    parts = []
+    for task, (start, count) in enumerate(zip(stock.start, stock.count, strict=True)):
+        there = count > 0
+        if not there.any():
+            raise DataError(f"group {task} has no test samples")
+        parts.append(stock.rows[start[there, None] + np.arange(each) % count[there, None]].ravel())
+    return parts
+
+
+def _by_domain(mine: Ints) -> Iterator[tuple[int, slice]]:
+    """Every domain and its clients, who stand side by side."""
+    domains, first = np.unique(mine, return_index=True)
+    for domain, start, stop in zip(domains, first, [*first[1:], len(mine)], strict=True):
+        yield int(domain), slice(int(start), int(stop))
+
+
+def _uniforms(seed: int, purpose: str, shape: tuple[int, ...]) -> Floats:
+    """What `spread` needs for that many rows and places."""
+    u: Floats = Stream(seed, purpose).uniform(shape[1] + 1, client=torch.arange(shape[0])).numpy()
+    return u
+
+
+def _ones(total: torch.Tensor) -> bool:
+    return bool(
+        torch.allclose(total.double(), torch.ones_like(total, dtype=torch.float64), rtol=0, atol=1e-6)
+    )

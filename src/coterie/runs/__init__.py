@@ -1,0 +1,29 @@
+"""The run folder: the only contract towards tables, plots and dashboards.
+
+    experiment.toml         the resolved experiment, complete
+    environment.json        format of this folder, versions, machine, commit, command line, date
+    status.json             {"state": "running|stopped|failed|done", "t", "iterations", "seconds", ...}
+    worlds.json             index = world: {"name", "label", "seed", "setting", "federation"}
+    clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "labels" [M][L]}
+    metrics.jsonl           one row per world and evaluation: {"world", "t", "personal" [M], "global" [M],
+                            "validation" [M], "loss" [M], "bytes", "diverged" [client, ...]}
+    exchanges.jsonl         one row per client that woke or received: {"world", "t", "kind": "wake|receive",
+                            "client", "neighbours" [K], "heard" [K]} and what the method reports,
+                            such as "distance" [K], "weight" [K], "confidence"
+    checkpoint.safetensors  where the run goes on, written by the engine
+    summary.json            the numbers of the result table
+    plots/*.png             the pictures
+    .lock                   held by the process that writes here
+
+Accuracies are shares of one; `bytes` counts what all clients of a world sent so far; `diverged` are
+the clients without a finite model at that evaluation. JSON never holds NaN: what is not finite is null.
+The two .jsonl files are only ever appended to; what a killed run wrote after its last checkpoint is
+cut off (`RunFolder.rewind`) and written again. All other files are replaced whole, never changed.
+"""
+
+from __future__ import annotations
+
+from coterie.runs.folder import RunFolder, free_name
+from coterie.runs.run import Run
+
+__all__ = ["Run", "RunFolder", "free_name"]

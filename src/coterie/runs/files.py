@@ -1,0 +1,118 @@
+"""Files that are written whole or not at all, and read with every mistake explained."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from coterie.core.errors import RunError
+
+__all__ = ["append", "encode", "explained", "read_json", "read_rows", "replace"]
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space, then continue with --resume",
+    errno.EDQUOT: "free some space, then continue with --resume",
+    errno.EFBIG: "raise the limit on file sizes, then continue with --resume",
+    errno.EACCES: "choose another folder with --out",
+    errno.EROFS: "choose another folder with --out",
+    errno.ENOTDIR: "choose another folder with --out",
+}
+
+
+@contextlib.contextmanager
+def explained(path: Path, doing: str = "write") -> Iterator[None]:
+    """An OSError as a RunError that names the path and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0) if doing == "write" else None
+        reason = error.strerror or str(error)
+        raise RunError(f"cannot {doing} {path}: {reason}" + (f"; {remedy}" if remedy else "")) from None
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put the file in place of the old one, whole; if that fails, the old one stays."""
+    draft = path.with_name(f".{path.name}.draft")
+    with explained(path):
+        try:
+            with open(draft, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+
+def append(path: Path, data: bytes, durable: bool) -> None:
+    """Add to the end, all or nothing; `durable`: it is on the disk when this returns."""
+    with explained(path):
+        size = path.stat().st_size
+        try:
+            with open(path, "ab") as file:
+                file.write(data)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(path, size)
+            raise
+
+
+def encode(value: Any, indent: int | None = None) -> bytes:
+    """JSON with a final newline; tensors and arrays become lists, what is not finite becomes null."""
+    try:
+        text = json.dumps(value, allow_nan=False, default=_listed, indent=indent)
+    except ValueError:  # something is not finite: rare, so the slow way round only then
+        text = json.dumps(_finite(value), indent=indent)
+    return text.encode() + b"\n"
+
+
+def _listed(value: Any) -> Any:
+    """Tensors, arrays and their scalars, of any library."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def _finite(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_json(path: Path) -> Any:
+    """A file that must be there and be sound."""
+    with explained(path, "read"):
+        data = path.read_bytes()
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from None
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a .jsonl file; a last line still being written is left out."""
+    with explained(path, "read"), open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError(f"expected an object, got {type(row).__name__}")
+            except ValueError as error:
+                raise RunError(f"{path} is damaged in line {number}: {error}") from None
+            yield row

@@ -1,0 +1,229 @@
+"""Writing a run folder: one process at a time, nothing half-written, back to any mark."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from coterie.core.errors import CoterieError, RunError
+from coterie.runs.environment import environment
+from coterie.runs.files import append, encode, explained, replace
+from coterie.runs.run import Run
+from coterie.runs.toml import dumps
+
+if TYPE_CHECKING:  # it takes torch along, which a reader of run folders does not need
+    from coterie.experiment import Experiment
+
+__all__ = ["RunFolder", "free_name"]
+
+_APPENDED = _METRICS, _EXCHANGES = "metrics.jsonl", "exchanges.jsonl"
+_LOCK = ".lock"
+_ENOUGH = 1 << 16
+"""Bytes of rows that are kept back before they are written."""
+
+
+class RunFolder:
+    """A run folder held for writing; a context manager that lets go of it at the end.
+
+    Another process that wants to write here is refused. The lock is the operating system's, so it
+    ends with this process, however that ends.
+    """
+
+    def __init__(self, path: Path, lock: int) -> None:
+        """Use `create` or `resume`."""
+        self.path = path
+        self._lock: int | None = lock
+        self._waiting = {name: bytearray() for name in _APPENDED}
+
+    @classmethod
+    def create(cls, path: str | Path, experiment: Experiment, device: str | None = None) -> Self:
+        """A new folder; one that has anything in it is refused. `device`: its full name, if known."""
+        path = Path(path)
+        _refuse_filled(path)
+        with explained(path):
+            path.mkdir(parents=True, exist_ok=True)
+        with _locked(path) as lock:
+            _refuse_filled(path)  # again: another process may have been first
+            files = {
+                "environment.json": encode(environment(device or experiment.device), indent=2),
+                **dict.fromkeys(_APPENDED, b""),
+                "experiment.toml": dumps(experiment.plain()).encode(),  # last: it makes it a run folder
+            }
+            try:
+                for name, data in files.items():
+                    replace(path / name, data)
+            except BaseException:
+                for name in files:
+                    (path / name).unlink(missing_ok=True)
+                raise
+            return cls(path, lock)
+
+    @classmethod
+    def resume(cls, path: str | Path, experiment: Experiment) -> Self:
+        """The folder of a run to be continued, which must be of the same experiment."""
+        path = Path(path)
+        run = Run(path)
+        with _locked(path) as lock:
+            _refuse_other(run, experiment)
+            for name in _APPENDED:
+                if not (path / name).exists():
+                    raise RunError(f"{path} is damaged: {name} is missing")
+            return cls(path, lock)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the engine keeps its checkpoint."""
+        return self.path / "checkpoint.safetensors"
+
+    def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
+        """Who takes part: worlds.json and clients.json."""
+        replace(self.path / "worlds.json", encode(worlds))
+        replace(self.path / "clients.json", encode(clients))
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """One world's evaluation."""
+        self._add(_METRICS, row)
+
+    def exchange(self, row: Mapping[str, Any]) -> None:
+        """What one client heard and made of it."""
+        self._add(_EXCHANGES, row)
+
+    def status(
+        self,
+        state: Literal["running", "stopped", "failed", "done"],
+        t: int,
+        iterations: int,
+        seconds: float,
+        **more: Any,
+    ) -> None:
+        """Where the run stands; what was recorded so far becomes visible to readers."""
+        self._flush(durable=False)
+        values = {"state": state, "t": t, "iterations": iterations, "seconds": seconds, **more}
+        replace(self.path / "status.json", encode(values))
+
+    def mark(self) -> dict[str, int]:
+        """Bring all rows to the disk; the sizes to which `rewind` goes back."""
+        self._flush(durable=True)
+        with explained(self.path):
+            return {name: (self.path / name).stat().st_size for name in _APPENDED}
+
+    def rewind(self, mark: Mapping[str, int]) -> None:
+        """Forget the rows written after the mark; an empty mark forgets all."""
+        for name, waiting in self._waiting.items():
+            waiting.clear()
+            file, size = self.path / name, mark.get(name, 0)
+            with explained(file):
+                if (have := file.stat().st_size) < size:
+                    raise RunError(
+                        f"{file} is damaged: the checkpoint was made when it had {size} bytes, "
+                        f"now it has {have}; start again in another folder with --out"
+                    )
+                os.truncate(file, size)
+
+    def summarize(self) -> dict[str, Any]:
+        """Write summary.json, and give it back."""
+        self._flush(durable=False)
+        summary = Run(self.path).summary()
+        replace(self.path / "summary.json", encode(summary, indent=2))
+        return summary
+
+    def close(self) -> None:
+        """Write what is left and let go of the folder."""
+        if self._lock is None:
+            return
+        lock, self._lock = self._lock, None
+        try:
+            self._flush(durable=True)
+        finally:
+            os.close(lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A disk that is full is full for the rows left, too: the first error is the one to tell.
+        with contextlib.suppress(RunError) if error else contextlib.nullcontext():
+            self.close()
+
+    def _add(self, name: str, row: Mapping[str, Any]) -> None:
+        self._waiting[name] += encode(row)
+        if len(self._waiting[name]) >= _ENOUGH:
+            self._flush(durable=False)
+
+    def _flush(self, durable: bool) -> None:
+        for name, waiting in self._waiting.items():
+            if waiting or durable:
+                append(self.path / name, bytes(waiting), durable)
+                waiting.clear()
+
+
+def free_name(base: str | Path) -> Path:
+    """`runs/quickstart`, or the first of `runs/quickstart-2`, `-3`, ... that is not taken."""
+    base = Path(base)
+    names = (base.with_name(f"{base.name}-{n}") for n in itertools.count(2))
+    return next(path for path in itertools.chain([base], names) if not _filled(path))
+
+
+def _filled(path: Path) -> bool:
+    with explained(path, "read"):
+        return path.exists() and (not path.is_dir() or any(p.name != _LOCK for p in path.iterdir()))
+
+
+def _refuse_filled(path: Path) -> None:
+    if _filled(path):
+        remedy = "continue it with --resume, or choose" if (path / "experiment.toml").exists() else "choose"
+        raise RunError(f"{path} is in use: it is not empty; {remedy} another folder with --out")
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The lock of the folder, kept unless the block fails."""
+    with explained(path / _LOCK):
+        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield lock
+    except BaseException as error:
+        os.close(lock)
+        if isinstance(error, BlockingIOError):
+            raise RunError(
+                f"{path} is in use: another process is writing here; "
+                "wait for it, or choose another folder with --out"
+            ) from None
+        raise
+
+
+def _refuse_other(run: Run, experiment: Experiment) -> None:
+    file = run.path / "experiment.toml"
+    try:
+        there = type(experiment).load(file)
+    except CoterieError as error:
+        raise RunError(f"{file} cannot be used: {error}") from None
+    if there.fingerprint() == experiment.fingerprint():
+        return
+    old, new = _flat(there.plain()), _flat(experiment.plain())
+    differ = [
+        f"{key} (there {old.get(key, 'absent')!r}, now {new.get(key, 'absent')!r})"
+        for key in dict.fromkeys((*old, *new))
+        if old.get(key) != new.get(key)
+    ]
+    raise RunError(
+        f"{run.path} is a run of another experiment; different: {', '.join(differ)}. "
+        "Resume it unchanged, or choose another folder with --out"
+    )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, keyed by dotted paths."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat

@@ -1,0 +1,61 @@
+r"""Who listens to whom: W rebuilt from what was reported, and how well it finds the true groups.
+
+$\mathrm{AUC} = P(w_{ij} > w_{kl}) + \tfrac12 P(w_{ij} = w_{kl})$ for a random pair (i, j) of one group and a
+random pair (k, l) of two groups, among the pairs that met.
+
+Only pairs that met count: the weight of all others is still what it was at the start and says nothing
+about what was learned.
+
+Mann, Whitney: On a test of whether one of two random variables is stochastically larger than the
+other. Annals of Mathematical Statistics 18, 1947.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.runs.tracks import Floats, Ints, Weighed
+
+__all__ = ["Graph", "auc", "graph", "graph_auc"]
+
+
+class Graph(NamedTuple):
+    """The collaboration graph at some iteration."""
+
+    weight: Floats
+    """`[M, M]` w_ij: how much i listens to j; the diagonal is 0."""
+    met: NDArray[np.bool_]
+    """`[M, M]` whether i ever heard j."""
+
+
+def graph(weighed: Sequence[Weighed], clients: int, t: int | None = None) -> Graph:
+    """From w_ij = 1/M on, every reported weight takes the place of the one before, up to t."""
+    weight = np.full((clients, clients), 1 / clients)
+    np.fill_diagonal(weight, 0)
+    met = np.zeros((clients, clients), dtype=bool)
+    for one in weighed:
+        if t is None or one.t <= t:
+            weight[one.client, one.neighbours] = one.weight
+            met[one.client, one.neighbours] = True
+    return Graph(weight, met)
+
+
+def graph_auc(found: Graph, group: Ints) -> float | None:
+    """How well the graph tells the own group from the others; None if there is nothing to tell."""
+    same = group[:, None] == group[None, :]
+    met = found.met & ~np.eye(len(group), dtype=bool)
+    return auc(found.weight[met & same], found.weight[met & ~same])
+
+
+def auc(inside: Floats, outside: Floats) -> float | None:
+    """The probability that one of `inside` is larger than one of `outside`, ties counting half."""
+    n, m = len(inside), len(outside)
+    if not n or not m:
+        return None
+    _, order, count = np.unique(np.concatenate([inside, outside]), return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - (count - 1) / 2)[order]  # from 1, ties share their mean
+    return float((rank[:n].sum() - n * (n + 1) / 2) / (n * m))

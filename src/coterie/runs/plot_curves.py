@@ -1,0 +1,88 @@
+"""Accuracy over time, one line for each method, a band over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from coterie.runs.style import GREY, method_colours, title
+from coterie.runs.summary import curve
+from coterie.runs.tracks import Track
+
+__all__ = ["TITLES", "curves"]
+
+TITLES = {
+    "personal": ("Personal accuracy", "tested on the client's own label distribution"),
+    "global": ("Global accuracy", "tested on all labels equally often"),
+}
+_ROOM = 8
+"""So many methods can be named at the ends of their lines; more need a legend."""
+
+
+def curves(
+    ax: Axes, methods: Mapping[str, Sequence[Track]], score: str, closing: tuple[float, float]
+) -> None:
+    """Mean over clients and seeds in percent; the band is one standard deviation over seeds each way."""
+    ends: list[tuple[float, str, str]] = []
+    for name, (colour, dashes) in method_colours(methods).items():
+        t, means = curve(methods[name], score)
+        mean = 100 * means.mean(axis=0)
+        wide = 2.0 if colour != GREY else 1.6
+        ax.plot(t, mean, dashes, color=colour, linewidth=wide, label=name, solid_capstyle="round", zorder=3)
+        if len(means) > 1:
+            std = 100 * means.std(axis=0, ddof=1)
+            ax.fill_between(t, mean - std, mean + std, color=colour, alpha=0.16, linewidth=0, zorder=2)
+        if len(mean) and np.isfinite(mean[-1]):
+            ends.append((float(mean[-1]), name, colour))
+    start, end = closing
+    ax.set_xlim(0, end)
+    if start < end:
+        ax.axvspan(start, end, color="#f1f1f1", linewidth=0, zorder=0)
+        ax.annotate(
+            "closing phase: all learn alone",
+            ((start + end) / 2, 0.03),
+            xycoords=("data", "axes fraction"),
+            rotation=90,
+            ha="center",
+            va="bottom",
+            fontsize=7.5,
+            color="#777777",
+        )
+    ax.grid(axis="y")
+    seeds = max((len(worlds) for worlds in methods.values()), default=0)
+    band = f" (band: ± one standard deviation over {seeds} seeds)" if seeds > 1 else ""
+    ax.set_xlabel(f"iteration{band}")
+    ax.set_ylabel("accuracy, mean over clients (%)")
+    title(ax, *TITLES[score])
+    if len(methods) <= _ROOM:
+        _name_ends(ax, ends)
+    else:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5)
+
+
+def _name_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Names and last values beside the ends of the lines, moved apart where they would overlap."""
+    low, high = ax.get_ylim()
+    ends = sorted(ends)
+    gap = 0.058 * (high - low)
+    places = [y for y, _, _ in ends]
+    for _ in range(100):
+        for k in range(len(places) - 1):
+            if (short := gap - (places[k + 1] - places[k])) > 1e-9:
+                places[k] -= short / 2
+                places[k + 1] += short / 2
+    for place, (y, name, colour) in zip(places, ends, strict=True):
+        ax.annotate(
+            f"{name}  {y:.1f}",
+            (1, y),
+            (1.035, place),
+            xycoords=("axes fraction", "data"),
+            textcoords=("axes fraction", "data"),
+            color=colour,
+            fontweight="bold",
+            fontsize=8.5,
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0},
+        )

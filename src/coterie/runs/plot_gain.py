@@ -1,0 +1,42 @@
+"""Who gains by listening, and who loses: each client against itself alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from coterie.runs.style import GREY, INK
+from coterie.runs.tracks import Floats, Track
+
+__all__ = ["gain", "gains"]
+
+
+def gains(worlds: Sequence[Track]) -> Floats | None:
+    """Gain in personal accuracy of every client of every seed over itself in Local, sorted."""
+    found = [g[~np.isnan(g)] for w in worlds if not w.alone and (g := w.gain("personal")) is not None]
+    return np.sort(np.concatenate(found)) if any(map(len, found)) else None
+
+
+def gain(ax: Axes, name: str, colour: str, values: Floats) -> None:
+    """One dot for each client and seed, from the greatest loss to the greatest gain, in points."""
+    points = 100 * values
+    share = 100 * (np.arange(len(points)) + 0.5) / len(points)
+    size = float(np.clip(1500 / len(points), 3, 26))
+    lost = points < 0
+    ax.axhline(0, color=INK, linewidth=1)
+    ax.vlines(share, 0, points, color=colour, alpha=0.2, linewidth=0.8)
+    ax.scatter(
+        share, points, size, np.where(lost, "white", colour), edgecolor=colour, linewidth=0.9, zorder=3
+    )
+    ax.grid(axis="y")
+    ax.set_xlim(-1, 101)
+    ax.set_xlabel("clients of all seeds, sorted (%)")
+    ax.set_title(name, fontweight="bold", fontsize=10, color=colour, pad=20)
+    won, same = (points > 0).mean(), (points == 0).mean()
+    text = f"{won:.0%} gain, {lost.mean():.0%} lose" + (f", {same:.0%} equal" if same else "")
+    ax.annotate(
+        f"{text}; mean {points.mean():+.1f} points", (0, 1), (0, 7), "axes fraction",
+        textcoords="offset points", fontsize=7.5, color=GREY,
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""The pictures of a run.
+
+curves.png      accuracy over time
+graph-NAME.png  who listens to whom, for each method with weights
+labels.png      what each client has
+gain.png        each client against itself alone
+overview.png    the first three in one
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from coterie.core.errors import RunError
+from coterie.runs.files import explained
+from coterie.runs.plot_curves import curves
+from coterie.runs.plot_gain import gain, gains
+from coterie.runs.plot_graph import colour_bar, heat_map, true_groups, weights
+from coterie.runs.plot_labels import labels
+from coterie.runs.style import STYLE, method_colours
+from coterie.runs.tracks import Track, by_name
+
+if TYPE_CHECKING:
+    from coterie.runs.run import Run
+
+__all__ = ["draw"]
+
+
+def draw(run: Run, folder: Path) -> list[Path]:
+    """Draw what the run has data for."""
+    if not run.tracks:
+        raise RunError(f"{run.path} has nothing to draw yet: no evaluation has been recorded")
+    with mpl.rc_context(STYLE):
+        figures = _Pictures(run).all()
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for name, figure in figures.items():
+            FigureCanvasAgg(figure)
+            paths.append(folder / f"{name}.png")
+            with explained(paths[-1]):
+                figure.savefig(paths[-1])
+        return paths
+
+
+class _Pictures:
+    def __init__(self, run: Run) -> None:
+        self.weighed = run.weighed
+        self.methods = by_name(run.tracks)
+        self.summary = run.summary()
+        self.name = run.config["name"]
+        self.first: Track = run.tracks[0]
+        iterations, closing = run.config["train"]["iterations"], run.config["train"]["personalize"]
+        self.closing = (iterations * (1 - closing), iterations)
+        self.graphs = [
+            name for name, worlds in self.methods.items() if any(w.world in self.weighed for w in worlds)
+        ]
+
+    def all(self) -> dict[str, Figure]:
+        pictures = {"overview": self.overview(), "curves": self.curves(), "labels": self.labels()}
+        for name in self.graphs:
+            pictures[f"graph-{re.sub(r'[^A-Za-z0-9.+=-]+', '_', name).strip('_')}"] = self.graph(name)
+        if (gains_ := self.gain()) is not None:
+            pictures["gain"] = gains_
+        return pictures
+
+    def curves(self) -> Figure:
+        figure = Figure(figsize=(10.4, 4.2), layout="constrained")
+        for ax, score in zip(figure.subplots(1, 2), ("personal", "global"), strict=True):
+            curves(ax, self.methods, score, self.closing)
+        return figure
+
+    def graph(self, name: str) -> Figure:
+        weight, group, seeds = weights(self.methods[name], self.weighed)
+        auc = self.summary["methods"][name]["graph_auc"]
+        if len(set(group.tolist())) == 1:
+            figure = Figure(figsize=(8, 6), layout="constrained")
+            ax = figure.subplots()
+        else:
+            figure = Figure(figsize=(9.6, 5.6), layout="constrained")
+            ax, truth = figure.subplots(1, 2, width_ratios=(1, 0.36))
+            true_groups(truth, group)
+            truth.set_anchor("N")
+        colour_bar(heat_map(ax, weight, group, name, auc, seeds), ax)
+        return figure
+
+    def labels(self) -> Figure:
+        figure = Figure(figsize=(9, 5.6), layout="constrained")
+        labels(figure.subplots(), self.first)
+        return figure
+
+    def gain(self) -> Figure | None:
+        found = {name: g for name, worlds in self.methods.items() if (g := gains(worlds)) is not None}
+        if not found:
+            return None
+        wide = min(len(found), 3)
+        deep = -(-len(found) // wide)
+        figure = Figure(figsize=(max(3.5 * wide, 5), 3.6 * deep + 0.4), layout="constrained")
+        axes = figure.subplots(deep, wide, sharey=True, squeeze=False)
+        looks = method_colours(self.methods)
+        for ax, (name, values) in zip(axes.flat, found.items(), strict=False):
+            gain(ax, name, looks[name][0], values)
+        for ax in axes.flat[len(found) :]:
+            ax.set_axis_off()
+        for ax in axes[:, 0]:
+            ax.set_ylabel("gain over Local\n(points of personal accuracy)")
+        figure.suptitle(
+            "Each client against itself alone: does it gain by collaborating?", x=0.01, ha="left",
+            fontweight="bold", fontsize=11,
+        )  # fmt: skip
+        return figure
+
+    def overview(self) -> Figure:
+        figure = Figure(figsize=(10.6, 9.2), layout="constrained")
+        counts = {
+            "client": len(self.first.group),
+            "group": self.summary["groups"],
+            "seed": len(self.summary["seeds"]),
+        }
+        facts = ", ".join(f"{n} {what}s" for what, n in counts.items() if n > 1)
+        figure.suptitle(f"{self.name}: {facts}", x=0.012, ha="left", fontsize=13, fontweight="bold")
+        above, below = figure.subfigures(2, 1, height_ratios=(0.44, 0.56), hspace=0.04, squeeze=False).flat
+        for ax, score in zip(above.subplots(1, 2), ("personal", "global"), strict=True):
+            curves(ax, self.methods, score, self.closing)
+        if not self.graphs:
+            labels(below.subplots(), self.first)
+            return figure
+        left, right = below.subplots(1, 2, width_ratios=(1, 0.85))
+        name = max(self.graphs, key=lambda n: self.summary["methods"][n]["graph_auc"] or 0)
+        weight, group, seeds = weights(self.methods[name], self.weighed)
+        auc = self.summary["methods"][name]["graph_auc"]
+        colour_bar(heat_map(left, weight, group, name, auc, seeds), left)
+        labels(right, self.first)
+        return figure

@@ -1,0 +1,200 @@
+"""Reading a run folder: tables, curves, graphs, pictures."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.core.errors import RunError, UnknownNameError
+from coterie.runs.environment import FORMAT
+from coterie.runs.files import explained, read_json
+from coterie.runs.graph import graph
+from coterie.runs.summary import summarize
+from coterie.runs.tracks import SCORES, Floats, Track, Weighed, by_name, read_tracks, read_weighed
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from coterie.experiment import Experiment
+
+__all__ = ["Run"]
+
+
+class Run:
+    """A run as it is on disk, finished, cut short or going on; what is read once is kept.
+
+    >>> Run("runs/quickstart").table()  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not (self.path / "experiment.toml").is_file():
+            raise RunError(f"{self.path} is not a run folder: it has no experiment.toml")
+        found = self.environment.get("format") if isinstance(self.environment, dict) else None
+        if found != FORMAT:
+            raise RunError(
+                f"{self.path} is a run folder of format {found!r}, but this version of coterie reads "
+                f"format {FORMAT}; use the version of coterie that wrote it"
+            )
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions, machine, commit, command line, date."""
+        values: dict[str, Any] = read_json(self.path / "environment.json")
+        return values
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The experiment as plain data."""
+        file = self.path / "experiment.toml"
+        try:
+            with explained(file, "read"):
+                return tomllib.loads(file.read_text("utf-8"))
+        except ValueError as error:
+            raise RunError(f"{file} is damaged: {error}") from None
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The experiment, ready to be run again."""
+        from coterie.experiment import Experiment
+
+        return Experiment.load(self.path / "experiment.toml")
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """How far the run is, at this moment."""
+        file = self.path / "status.json"
+        if not file.exists():
+            return {
+                "state": "running",
+                "t": 0,
+                "iterations": self.config["train"]["iterations"],
+                "seconds": 0.0,
+            }
+        values: dict[str, Any] = read_json(file)
+        return values
+
+    @cached_property
+    def worlds(self) -> list[dict[str, Any]]:
+        """Each world's name, label, seed, setting and federation."""
+        values: list[dict[str, Any]] = read_json(self.path / "worlds.json")
+        return values
+
+    @cached_property
+    def clients(self) -> list[dict[str, Any]]:
+        """Each federation's seed, classes and, for every client, group, train size and label counts."""
+        values: list[dict[str, Any]] = read_json(self.path / "clients.json")
+        return values
+
+    @cached_property
+    def tracks(self) -> list[Track]:
+        """How each world went."""
+        return read_tracks(self.path, self.config)
+
+    @cached_property
+    def weighed(self) -> dict[int, list[Weighed]]:
+        """All weights that were reported in each world; none for methods without weights."""
+        return read_weighed(self.path)
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the result table; what each means is told in `coterie.runs.summary`."""
+        tracks = self.tracks
+        status = self.status
+        return {
+            "name": self.config["name"],
+            "state": status["state"],
+            "t": status["t"],
+            "iterations": status["iterations"],
+            "seeds": sorted({t.seed for t in tracks}),
+            "clients": max((len(t.group) for t in tracks), default=0),
+            "groups": max((len(np.unique(t.group)) for t in tracks), default=0),
+            "local": [name for name, worlds in by_name(tracks).items() if worlds[0].alone],
+            "methods": summarize(tracks, self.weighed),
+        }
+
+    def table(self) -> DataFrame:
+        """One row for each method, with the columns of `summary`."""
+        import pandas as pd
+
+        rows = {}
+        for name, method in self.summary()["methods"].items():
+            rows[name] = {
+                **{f"{score}_{k}": v for score in ("personal", "global") for k, v in method[score].items()},
+                **{f"{score}_best": (best or {}).get("mean") for score, best in method["best"].items()},
+                "bytes_sent": method["bytes_sent"],
+                "graph_auc": method["graph_auc"],
+                "diverged": len(method["diverged"]),
+            }
+        frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+        return frame.astype({k: float for k in frame if k not in ("bytes_sent", "diverged")})
+
+    def curves(self) -> DataFrame:
+        """One row for each method, seed and evaluation, with means over the clients."""
+        import pandas as pd
+
+        columns = ["method", "seed", "t", *SCORES, "bytes", "diverged"]
+        rows = [
+            (w.name, w.seed, *row)
+            for w in self.tracks
+            for row in zip(
+                w.t.tolist(),
+                *(w.means(score).tolist() for score in SCORES),
+                w.bytes.tolist(),
+                map(len, w.diverged),
+                strict=True,
+            )
+        ]
+        return pd.DataFrame(rows, columns=columns)
+
+    def per_client(self, t: int | None = None) -> DataFrame:
+        """One row for each method, seed and client, at the last evaluation (up to t).
+
+        `vs_local` is the gain in personal accuracy over the same client alone.
+        """
+        import pandas as pd
+
+        frames = []
+        for w in self.tracks:
+            e = len(w.t) - 1 if t is None else int(np.searchsorted(w.t, t, side="right")) - 1
+            if e < 0:
+                continue
+            columns = {
+                "method": w.name,
+                "seed": w.seed,
+                "t": int(w.t[e]),
+                "client": np.arange(len(w.group)),
+                "group": w.group,
+                "train": w.train,
+                **{score: w.scores[score][e] for score in SCORES},
+                "vs_local": np.nan if (gain := w.gain("personal", e)) is None else gain,
+            }
+            frames.append(pd.DataFrame(columns))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def graph(self, method: str, seed: int, t: int | None = None) -> Floats:
+        """W at the end (or at t): `[M, M]`, row i is how much client i listens to each other one."""
+        methods = by_name(self.tracks)
+        if method not in methods:
+            raise UnknownNameError(f"method of {self.path}", method, methods)
+        worlds = {w.seed: w for w in methods[method]}
+        if seed not in worlds:
+            raise RunError(
+                f"{self.path} has no seed {seed} of {method}; there are: {', '.join(map(str, worlds))}"
+            )
+        world = worlds[seed]
+        if world.world not in self.weighed:
+            raise RunError(f"{method} of {self.path} reported no weights, so it has no graph")
+        return graph(self.weighed[world.world], len(world.group), t).weight
+
+    def plot(self, folder: str | Path | None = None) -> list[Path]:
+        """Draw all pictures, by default into `plots/` of the run folder."""
+        from coterie.runs.plots import draw
+
+        return draw(self, Path(folder) if folder else self.path / "plots")

@@ -1,0 +1,102 @@
+"""How the pictures look: colours that colour-blind readers can tell apart, on white, without frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.patches import Rectangle
+
+from coterie.runs.tracks import Ints, Track
+
+__all__ = ["FAINT", "GREY", "HEAT", "INK", "STYLE", "group_bars", "label_colours", "method_colours", "title"]
+
+INK, GREY, FAINT = "#222222", "#7f7f7f", "#e6e6e6"
+STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#b0b0b0",
+    "axes.grid": False,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "figure.constrained_layout.h_pad": 0.1,
+    "figure.constrained_layout.w_pad": 0.1,
+    "figure.dpi": 150,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.color": FAINT,
+    "hatch.linewidth": 0.5,
+    "legend.frameon": False,
+    "savefig.facecolor": "white",
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+}
+
+# Okabe, Ito: Color universal design, 2008; grey is kept for Local, black and yellow are left out.
+_METHODS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9")
+_GROUPS = _METHODS[::-1]
+_DASHES = ("-", "--", ":", "-.")
+# Tol: Colour schemes, SRON technical note 09-002, "muted" and a grey.
+_LABELS = (
+    "#332288", "#88CCEE", "#44AA99", "#117733", "#999933",
+    "#DDCC77", "#CC6677", "#882255", "#AA4499", "#BBBBBB",
+)  # fmt: skip
+_BLUES = ("#ffffff", "#c9dcef", "#5a9bd0", "#0b559f", "#062b57")
+HEAT = LinearSegmentedColormap.from_list("listening", _BLUES).with_extremes(bad=FAINT)
+
+
+def method_colours(methods: Mapping[str, Sequence[Track]]) -> dict[str, tuple[str, str]]:
+    """Colour and line of each method: Local is grey, dashes tell the settings of a grid apart."""
+    labels = dict.fromkeys(worlds[0].label for worlds in methods.values() if not worlds[0].alone)
+    settings: list[dict[str, Any]] = []
+    looks = {}
+    for name, (world, *_) in methods.items():
+        if world.setting not in settings:
+            settings.append(world.setting)
+        colour = GREY if world.alone else _METHODS[list(labels).index(world.label) % len(_METHODS)]
+        looks[name] = (colour, _DASHES[settings.index(world.setting) % len(_DASHES)])
+    return looks
+
+
+def label_colours(count: int) -> list[Any]:
+    """A colour for each label: distinct ones, or for many labels a scale."""
+    if count <= len(_LABELS):
+        return list(_LABELS[:count])
+    return [colormaps["turbo"](0.03 + 0.94 * n / (count - 1)) for n in range(count)]
+
+
+def title(ax: Axes, text: str, below: str = "") -> None:
+    """A bold line that says what one sees, and a grey one that says how to read it."""
+    ax.set_title(text, fontweight="bold", fontsize=10.5, pad=20 if below else 8)
+    if below:
+        ax.annotate(
+            below, (0, 1), (0, 7), "axes fraction", textcoords="offset points", color="#555555", fontsize=8
+        )
+
+
+def group_bars(ax: Axes, group: Ints) -> Ints:
+    """Name the groups along the right edge of rows that are sorted by them; where each group begins."""
+    m = len(group)
+    starts = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
+    if len(starts) < 2:
+        return starts[:0]
+    across = ax.get_yaxis_transform()
+    for n, (start, end) in enumerate(zip(starts, [*starts[1:], m], strict=True)):
+        colour, gap = _GROUPS[n % len(_GROUPS)], 0.004 * m
+        bar = Rectangle((1.01, start - 0.5 + gap), 0.016, end - start - 2 * gap, color=colour, linewidth=0)
+        bar.set_transform(across)
+        bar.set_clip_on(False)
+        ax.add_patch(bar)
+        if (end - start) / m > 0.06:
+            ax.text(
+                1.035, (start + end - 1) / 2, f"group {group[start]}", transform=across, color=GREY,
+                fontsize=7.5, rotation=270, va="center", ha="left",
+            )  # fmt: skip
+    return starts

@@ -1,0 +1,82 @@
+"""The numbers of the result table.
+
+mean           mean over seeds of the mean over clients, at the last evaluation
+std_seeds      standard deviation (n - 1) of that mean over seeds; null for one seed
+std_clients    mean over seeds of the standard deviation (n) over clients
+worst10        mean over seeds of the mean over the worst tenth of the clients, at least one
+hurt_vs_local  mean over seeds of the share of clients below the same client of Local (same seed,
+               setting and iteration); null without Local
+best           the highest point of the curve (mean over seeds) and its iteration
+bytes_sent     mean over seeds of what all clients together sent
+graph_auc      mean over seeds (see `coterie.runs.graph`); null without weights or without groups
+diverged       the clients that ended without a finite model; left out of all of the above
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from coterie.runs.graph import graph, graph_auc
+from coterie.runs.tracks import Floats, Track, Weighed, by_name
+
+__all__ = ["curve", "summarize"]
+
+
+def summarize(tracks: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
+    """`NAME -> personal|global -> mean, ...`, and the rest for each method."""
+    return {name: _method(worlds, weighed) for name, worlds in by_name(tracks).items()}
+
+
+def curve(worlds: Sequence[Track], score: str) -> tuple[Floats, Floats]:
+    """The iterations that all seeds have reached `[E]`, and each seed's mean over clients `[seeds, E]`."""
+    t = worlds[0].t
+    for world in worlds[1:]:
+        t = np.intersect1d(t, world.t)
+    return t.astype(np.float64), np.stack([w.means(score)[np.isin(w.t, t)] for w in worlds])
+
+
+def _method(worlds: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
+    aucs = [
+        graph_auc(graph(weighed[w.world], len(w.group)), w.group)
+        for w in worlds
+        if w.world in weighed and len(np.unique(w.group)) > 1
+    ]
+    return {
+        "personal": _score(worlds, "personal"),
+        "global": _score(worlds, "global"),
+        "best": {score: _best(worlds, score) for score in ("personal", "global")},
+        "bytes_sent": round(float(np.mean([w.bytes[-1] for w in worlds]))),
+        "graph_auc": _mean(aucs),
+        "diverged": [{"seed": w.seed, "client": c} for w in worlds for c in w.diverged[-1]],
+    }
+
+
+def _score(worlds: Sequence[Track], score: str) -> dict[str, float | None]:
+    last = [world.scores[score][-1] for world in worlds]
+    sound = [values for all_ in last if len(values := all_[~np.isnan(all_)])]
+    gains = [gain[~np.isnan(gain)] for w in worlds if (gain := w.gain(score)) is not None]
+    means = [float(values.mean()) for values in sound]
+    return {
+        "mean": _mean(means),
+        "std_seeds": float(np.std(means, ddof=1)) if len(means) > 1 else None,
+        "std_clients": _mean([float(values.std()) for values in sound]),
+        "worst10": _mean([float(np.sort(values)[: -(-len(values) // 10)].mean()) for values in sound]),
+        "hurt_vs_local": _mean([float((gain < 0).mean()) for gain in gains if len(gain)]),
+    }
+
+
+def _best(worlds: Sequence[Track], score: str) -> dict[str, float | int] | None:
+    t, means = curve(worlds, score)
+    mean = means.mean(axis=0)
+    if np.isnan(mean).all():
+        return None
+    e = int(np.nanargmax(mean))
+    return {"mean": float(mean[e]), "t": int(t[e])}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = [v for v in values if v is not None]
+    return float(np.mean(there)) if there else None

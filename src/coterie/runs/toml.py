@@ -1,0 +1,62 @@
+"""Plain data as TOML text; the standard library reads TOML but does not write it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from coterie.core.errors import ConfigError
+
+__all__ = ["dumps"]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def dumps(values: Mapping[str, Any]) -> str:
+    """Nested tables, lists, strings, numbers and booleans; `tomllib.loads` gives them back.
+
+    >>> print(dumps({"a": 1, "b": {"c d": [True, {"e": "x"}]}}))
+    a = 1
+    <BLANKLINE>
+    [b]
+    "c d" = [true, { e = "x" }]
+    <BLANKLINE>
+    """
+    return "\n".join(_table(values, ())).lstrip("\n") + "\n"
+
+
+def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+    plain = [f"{_key(k)} = {_value(v, (*path, k))}" for k, v in values.items() if not isinstance(v, Mapping)]
+    header = ["", f"[{'.'.join(map(_key, path))}]"] if path and (plain or not values) else []
+    tables = {k: v for k, v in values.items() if isinstance(v, Mapping)}
+    return header + plain + [line for k, v in tables.items() for line in _table(v, (*path, k))]
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _string(key)
+
+
+def _string(text: str) -> str:
+    # JSON's escapes are all TOML's too, but TOML wants DEL escaped as well.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _value(value: Any, path: tuple[str, ...]) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            return _string(value)
+        case list() | tuple():
+            return f"[{', '.join(_value(v, path) for v in value)}]"
+        case Mapping():
+            pairs = ", ".join(f"{_key(k)} = {_value(v, (*path, k))}" for k, v in value.items())
+            return f"{{ {pairs} }}" if pairs else "{}"
+    raise ConfigError(
+        f"{'.'.join(path)}: TOML has no {type(value).__name__}; "
+        "expected a string, number, boolean, list or table"
+    )

@@ -1,0 +1,182 @@
+"""What a run folder says about each world, as arrays.
+
+Axes: E evaluations, M clients, L labels. NaN stands for a client that had diverged by then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.core.errors import RunError
+from coterie.runs.files import read_json, read_rows
+
+__all__ = ["SCORES", "Floats", "Ints", "Track", "Weighed", "by_name", "read_tracks", "read_weighed"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+SCORES = ("personal", "global", "validation", "loss")
+_DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """One world: a method, a seed, a setting, and how it went."""
+
+    world: int
+    name: str
+    """The row of the result table."""
+    label: str
+    """Its method, whatever the setting."""
+    seed: int
+    setting: dict[str, Any]
+    alone: bool
+    """Whether its method is Local."""
+    classes: tuple[str, ...]
+    group: Ints
+    """`[M]`"""
+    train: Ints
+    """`[M]` training samples."""
+    labels: Ints
+    """`[M, L]` training samples of each label."""
+    t: Ints
+    """`[E]` iterations of the evaluations."""
+    scores: dict[str, Floats]
+    """`[E, M]` for each of SCORES."""
+    bytes: Ints
+    """`[E]` sent so far by all clients together."""
+    diverged: tuple[tuple[int, ...], ...]
+    """The clients that had diverged at each evaluation."""
+    twin: Track | None = None
+    """The world of Local with the same seed and setting."""
+
+    def means(self, score: str) -> Floats:
+        """`[E]` means over the clients; NaN where all had diverged."""
+        values = self.scores[score]
+        there = ~np.isnan(values)
+        count = there.sum(axis=1)
+        total = np.where(there, values, 0.0).sum(axis=1)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def gain(self, score: str, e: int = -1) -> Floats | None:
+        """`[M]` how much better than the same client alone at the same iteration, where known."""
+        if self.twin is None or not len(same := np.flatnonzero(self.twin.t == self.t[e])):
+            return None
+        difference: Floats = self.scores[score][e] - self.twin.scores[score][same[-1]]
+        return difference
+
+
+class Weighed(NamedTuple):
+    """One client's new weights after it heard from others."""
+
+    t: int
+    client: int
+    neighbours: Ints
+    """`[K]` those heard."""
+    weight: Floats
+    """`[K]`"""
+
+
+def by_name(tracks: Sequence[Track]) -> dict[str, list[Track]]:
+    """The worlds of each row of the result table: one for each seed."""
+    methods: dict[str, list[Track]] = defaultdict(list)
+    for track in tracks:
+        methods[track.name].append(track)
+    return dict(methods)
+
+
+def read_tracks(path: Path, experiment: Mapping[str, Any]) -> list[Track]:
+    """The worlds that have been evaluated at least once."""
+    rows: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
+    worlds, clients = read_json(path / "worlds.json"), read_json(path / "clients.json")
+    try:
+        for row in read_rows(path / "metrics.jsonl"):
+            rows[row["world"]][row["t"]] = row
+        tracks = [
+            _track(
+                w,
+                worlds[w],
+                clients[worlds[w]["federation"]],
+                experiment,
+                [rows[w][t] for t in sorted(rows[w])],
+            )
+            for w in sorted(rows)
+        ]
+    except _DAMAGE as error:
+        raise RunError(
+            f"{path} is damaged: metrics.jsonl, worlds.json and clients.json do not fit together ({error!r})"
+        ) from None
+    alone = {_twin_key(track): track for track in reversed(tracks) if track.alone}
+    return [replace(track, twin=alone.get(_twin_key(track))) for track in tracks]
+
+
+def read_weighed(path: Path) -> dict[int, list[Weighed]]:
+    """The weights that the clients of each world gave to those they heard, in time's order."""
+    worlds: dict[int, list[Weighed]] = defaultdict(list)
+    try:
+        for row in read_rows(path / "exchanges.jsonl"):
+            if "weight" not in row:
+                continue
+            heard = [
+                k
+                for k, (h, w) in enumerate(zip(row["heard"], row["weight"], strict=True))
+                if h and w is not None
+            ]
+            neighbours = np.array([row["neighbours"][k] for k in heard], dtype=np.int64)
+            weight = np.array([row["weight"][k] for k in heard], dtype=np.float64)
+            worlds[row["world"]].append(Weighed(row["t"], row["client"], neighbours, weight))
+    except _DAMAGE as error:
+        raise RunError(f"{path / 'exchanges.jsonl'} is damaged: {error!r}") from None
+    return dict(worlds)
+
+
+def _track(
+    number: int,
+    world: Mapping[str, Any],
+    clients: Mapping[str, Any],
+    experiment: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+) -> Track:
+    m = len(clients["group"])
+    diverged = tuple(tuple(row.get("diverged", ())) for row in rows)
+    scores = {}
+    for score in SCORES:
+        # float64 turns null into NaN
+        values = np.array([row.get(score) or [None] * m for row in rows], dtype=np.float64).reshape(-1, m)
+        for e, lost in enumerate(diverged):
+            values[e, list(lost)] = np.nan
+        scores[score] = values
+    return Track(
+        world=number,
+        name=world["name"],
+        label=world["label"],
+        seed=world["seed"],
+        setting=world["setting"],
+        alone=_alone(world, experiment),
+        classes=tuple(clients["classes"]),
+        group=np.array(clients["group"], dtype=np.int64),
+        train=np.array(clients["train"], dtype=np.int64),
+        labels=np.array(clients["labels"], dtype=np.int64).reshape(m, -1),
+        t=np.array([row["t"] for row in rows], dtype=np.int64),
+        scores=scores,
+        bytes=np.array([row.get("bytes", 0) for row in rows], dtype=np.int64),
+        diverged=diverged,
+    )
+
+
+def _alone(world: Mapping[str, Any], experiment: Mapping[str, Any]) -> bool:
+    label = world["label"]
+    method: str = world["setting"].get(f"methods.{label}.name", experiment["methods"][label]["name"])
+    return method.rpartition(":")[2].lower() == "local"
+
+
+def _twin_key(track: Track) -> tuple[int, str]:
+    return track.seed, json.dumps(track.setting, sort_keys=True)

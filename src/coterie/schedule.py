@@ -1,0 +1,234 @@
+"""Who wakes when, who hears whom: pure functions of (seed, t) that every runtime shares.
+
+    local      every client takes a local step
+    exchange   t ≡ 0 (mod T_ex): stars wake and ask the neighbours in reach for their models
+    broadcast  the iteration after: each star sends its new model to the same neighbours
+
+Nothing is advanced: any iteration can be asked for in any order. Axes: M clients, S stars of one
+exchange, D candidates of a star, K neighbours asked (as many as the star with most of them has).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from coterie.core.errors import ConfigError
+from coterie.core.links import Channel, Graph, Links, Topology
+from coterie.core.streams import Stream
+from coterie.experiment import Exchange, Experiment, Population, Train
+
+__all__ = ["Attendance", "Meeting", "Phase", "Schedule"]
+
+Phase: TypeAlias = Literal["local", "exchange", "broadcast"]
+
+_AT_ONCE = 64  # stars: their links to 10,000 clients fit into a processor's cache
+
+
+class Meeting(NamedTuple):
+    """One exchange: all stars read the models from before it."""
+
+    star: Tensor
+    """`[S]` int64: client ids, ascending."""
+    neighbour: Tensor
+    """`[S, K]` int64: client ids, ascending, then padding 0."""
+    asked: Tensor
+    """`[S, K]` bool: in reach and present, so it sends its model."""
+    heard: Tensor
+    """`[S, K]` bool: those of the asked whose reply arrives."""
+    told: Tensor
+    """`[S, K]` bool: those of the asked who take the star's broadcast, one iteration later. A star
+    takes nobody's, and no client takes more than one: of those that arrive, that of the best link."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attendance:
+    """Which clients are there, and which of those are quick enough for a local step.
+
+    Methods take one iteration, for a result of `[M]`, or `[n]` of them, for `[n, M]`.
+    """
+
+    seed: int
+    away: float
+    spell: int
+    speed: Tensor
+    """`[M]`: local steps per iteration."""
+    phase: Tensor
+    """`[M]` in (0, 1): how much of its first local step a client brings along."""
+    joins: Tensor
+    """`[M]` int64: the first iteration at which a client is there."""
+    leaves: Tensor
+    """`[M]` int64: the first iteration at which it is gone for good."""
+    offset: Tensor
+    """`[M]` int64: how far into a spell a client starts."""
+
+    @classmethod
+    def of(cls, population: Population, clients: int, iterations: int, seed: int) -> Attendance:
+        draws = Stream(seed, "population").uniform(7, client=torch.arange(clients))
+        speed, phase, late, joins, leave, leaves, offset = draws.unbind(-1)
+        slowest, fastest = population.speed
+        half = iterations // 2
+        return cls(
+            seed=seed,
+            away=population.away,
+            spell=population.spell,
+            speed=slowest + (fastest - slowest) * speed,
+            phase=phase,
+            joins=torch.where(late < population.late, 1 + (joins * half).long(), 1),
+            leaves=torch.where(
+                leave < population.leave,
+                half + 1 + (leaves * (iterations - half)).long(),
+                iterations + 1,
+            ),
+            offset=(offset * population.spell).long(),
+        )
+
+    def present(self, t: int | Tensor) -> Tensor:
+        t = torch.as_tensor(t)[..., None]
+        there = (self.joins <= t) & (t < self.leaves)
+        if self.away:
+            spell = (t + self.offset) // self.spell
+            u = Stream(self.seed, "away").uniform(1, t=spell, client=torch.arange(len(self.offset)))
+            there &= u[..., 0] >= self.away
+        return there
+
+    def learns(self, t: int | Tensor) -> Tensor:
+        return self.present(t) & (self._steps(t) > self._steps(t - 1))
+
+    def _steps(self, t: int | Tensor) -> Tensor:
+        """How many local steps a client that is always there has taken by the end of iteration t."""
+        return torch.floor(torch.as_tensor(t)[..., None] * self.speed + self.phase)
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """What happens at every iteration t = 1 .. T, for one seed."""
+
+    seed: int
+    train: Train
+    exchange: Exchange
+    graph: Graph
+    links: Links
+    attendance: Attendance
+    always: bool
+    """Nobody is ever absent or slow."""
+
+    @classmethod
+    def of(cls, experiment: Experiment, seed: int) -> Schedule:
+        exchange, train, population = experiment.exchange, experiment.train, experiment.population
+        clients = experiment.data.clients
+        topology = exchange.topology.build("topology", "exchange.topology")
+        channel = exchange.channel.build("channel", "exchange.channel")
+        if not isinstance(topology, Topology):
+            raise ConfigError(f"exchange.topology: {exchange.topology.name!r} has no method `neighbours`")
+        if not isinstance(channel, Channel):
+            raise ConfigError(f"exchange.channel: {exchange.channel.name!r} has no method `links`")
+        graph = Graph(clients, topology.neighbours(clients, Stream(seed, "topology")))
+        return cls(
+            seed=seed,
+            train=train,
+            exchange=exchange,
+            graph=graph,
+            links=channel.links(graph, Stream(seed, "channel")),
+            attendance=Attendance.of(population, clients, train.iterations, seed),
+            always=population.speed == (1, 1)
+            and not (population.late or population.leave or population.away),
+        )
+
+    @property
+    def clients(self) -> int:
+        return self.graph.clients
+
+    @property
+    def iterations(self) -> int:
+        return self.train.iterations
+
+    def closing(self, t: int) -> bool:
+        """Whether t is in the closing phase, the last part of the run, which is local only."""
+        return t > self.iterations - round(self.train.personalize * self.iterations)
+
+    def phase(self, t: int) -> Phase:
+        if self._exchanges(t):
+            return "exchange"
+        return "broadcast" if self._exchanges(t - 1) else "local"
+
+    def _exchanges(self, t: int) -> bool:
+        # Its broadcast, at t + 1, must come before the closing phase, and so before the end.
+        return t > 0 and t % self.exchange.every == 0 and not self.closing(t + 1)
+
+    def lr(self, t: int) -> float:
+        """The size of a local step."""
+        return (self.closing(t) and self.train.personalize_lr) or self.train.lr
+
+    def present(self, t: int | Tensor) -> Tensor:
+        """Who is there: `[M]` bool, or `[n, M]` for `[n]` iterations."""
+        return self.attendance.present(t)
+
+    def learns(self, t: int | Tensor) -> Tensor:
+        """Who is there and quick enough to take a local step: `[M]` bool, or `[n, M]`."""
+        return self.attendance.learns(t)
+
+    def meeting(self, t: int) -> Meeting:
+        """Who meets whom in the exchange of iteration t."""
+        star = self._stars(t)
+        neighbour, gain = self._in_reach(t, star)
+        asked = gain > 0
+        heard = asked & self._arrives("reply", t, neighbour, star)
+        later = self.present(t + 1)
+        # A star that heard nobody has no new model to send, and one that has left sends nothing.
+        speaks = heard.any(dim=1) & later[star]
+        listens = later.index_fill(0, star, False)
+        reached = asked & self._arrives("broadcast", t, neighbour, star)
+        reached &= speaks[:, None] & listens[neighbour]
+        return Meeting(star, neighbour, asked, heard, _best(reached, neighbour, gain, self.clients))
+
+    def _stars(self, t: int) -> Tensor:
+        rate = self.exchange.stars
+        count = rate if isinstance(rate, int) else max(1, round(rate * self.clients))
+        present = self.present(t).nonzero()[:, 0]
+        order = Stream(self.seed, "star").uniform(1, t, present)[:, 0].argsort(stable=True)
+        return present[order[:count]].sort().values
+
+    def _in_reach(self, t: int, star: Tensor) -> tuple[Tensor, Tensor]:
+        """Neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
+        parts = (self._best_links(t, some) for some in torch.split(star, _AT_ONCE))
+        neighbours, gains = zip(*parts, strict=True)
+        return _stacked(neighbours), _stacked(gains)
+
+    def _best_links(self, t: int, star: Tensor) -> tuple[Tensor, Tensor]:
+        candidate = self.graph.candidates(star)
+        u = Stream(self.seed, "gain").uniform(candidate.shape[1], t, star)
+        gain = self.links(u, star, candidate)
+        gain = torch.where((candidate >= 0) & self.present(t)[candidate], gain, 0.0)
+        most = max((gain > 0).sum(dim=1).tolist(), default=0)
+        gain, slot = gain.topk(min(most, self.exchange.cap or most))
+        # Padding sorts behind the last client, and then becomes 0.
+        neighbour, order = torch.where(gain > 0, candidate.gather(1, slot), self.clients).sort(dim=1)
+        return neighbour % self.clients, gain.gather(1, order)
+
+    def _arrives(self, message: str, t: int, neighbour: Tensor, star: Tensor) -> Tensor:
+        """Which messages between each star and its neighbours are not lost, `[S, K]`."""
+        return Stream(self.seed, message).uniform(neighbour.shape[1], t, star) >= self.exchange.loss
+
+
+def _stacked(parts: Sequence[Tensor]) -> Tensor:
+    """Tables of unequal width, one below the other, padded with 0."""
+    width = max(part.shape[1] for part in parts)
+    return torch.cat([pad(part, (0, width - part.shape[1])) for part in parts])
+
+
+def _best(reached: Tensor, neighbour: Tensor, gain: Tensor, clients: int) -> Tensor:
+    """`reached` `[S, K]`, but each client only by the star with the best link, the first if equal."""
+
+    def winners(among: Tensor, score: Tensor) -> Tensor:
+        best = torch.zeros(clients, dtype=score.dtype)
+        best.scatter_reduce_(0, neighbour[among], score[among], "amax")
+        return among & (score == best[neighbour])
+
+    first = torch.arange(len(gain), 0, -1)[:, None].expand_as(gain)
+    return winners(winners(reached, gain), first)

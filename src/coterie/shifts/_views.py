@@ -1,0 +1,64 @@
+"""The inputs as every group of clients sees them, in one pool."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from coterie.core.data import Shift
+from coterie.core.errors import ConfigError
+from coterie.core.streams import Stream
+
+__all__ = ["Views", "names", "views"]
+
+
+class Views(NamedTuple):
+    """All inputs, as each of the S combinations of the shifts' groups sees them."""
+
+    pool: Tensor
+    start: Tensor
+    """`[S]` int64: where in the pool the inputs of each combination begin."""
+    shifts: tuple[Shift, ...]
+
+
+def views(x: Tensor, shifts: tuple[Shift, ...]) -> Views:
+    """See `x` through every combination of the shifts' groups; what looks the same is stored once."""
+    seen = [x]
+    for shift in shifts:
+        made: dict[tuple[int, int], Tensor] = {}
+        for view in seen:
+            for group in range(shift.groups):
+                if (id(view), group) not in made:
+                    made[id(view), group] = shift.inputs(view, group)
+        seen = [made[id(view), group] for view in seen for group in range(shift.groups)]
+    distinct = list({id(view): view for view in seen}.values())
+    for view in distinct:
+        if view.shape != x.shape or view.dtype != x.dtype:
+            raise ConfigError(
+                f"data.shift: inputs must stay {x.dtype} of shape {tuple(x.shape)}, a shift made them "
+                f"{view.dtype} of shape {tuple(view.shape)}"
+            )
+    begin = {id(view): k * len(x) for k, view in enumerate(distinct)}
+    pool = torch.cat(distinct) if len(distinct) > 1 else distinct[0]
+    return Views(pool, torch.tensor([begin[id(view)] for view in seen]), shifts)
+
+
+def names(y: Tensor, classes: int, shifts: tuple[Shift, ...], seed: int) -> Tensor:
+    """`[S, n]`: what each combination of the shifts' groups calls every sample."""
+    called = [y]
+    for k, shift in enumerate(shifts):
+        stream = Stream(seed, f"shift {k}")
+        called = [
+            shift.labels(name, group, classes, stream) for name in called for group in range(shift.groups)
+        ]
+    for name in called:
+        if (
+            name.shape != y.shape
+            or name.dtype != y.dtype
+            or int(name.min()) < 0
+            or int(name.max()) >= classes
+        ):
+            raise ConfigError(f"data.shift: labels must stay {len(y)} whole numbers from 0 to {classes - 1}")
+    return torch.stack(called)

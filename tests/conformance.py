@@ -1,0 +1,325 @@
+"""What every method must hold, as plain checks: `conforms(find("algorithm", "pkg.mod:Name"))`.
+
+Five clients with different data, models and running statistics live through local steps, an
+exchange and a broadcast, on a small model with BatchNorm and Dropout in float64.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import typing
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from coterie.core.algorithm import Algorithm, receive, wake
+from coterie.core.optim import Sgd
+from coterie.core.streams import Stream
+from coterie.core.task import Task
+from coterie.core.types import Batch, Inbox, Message, Probe, Start, State
+from tests.trees import clone, one_by_one, pick, same, stack
+
+__all__ = ["CHECKS", "conforms"]
+
+M, K, FEATURES, CLASSES, PROBE = 5, 3, 6, 4, 9
+Execute = Callable[..., Callable[..., Any]]
+"""`vmap` or `one_by_one`."""
+
+
+def conforms(algorithm_class: type[Algorithm], **options: Any) -> None:
+    """Put a method, with these options, through all checks."""
+    for check in CHECKS.values():
+        check(algorithm_class(**options))
+
+
+class World(NamedTuple):
+    """Five clients; every tensor has the axis of clients first."""
+
+    task: Task
+    starts: Start
+    batches: list[Batch]
+    probes: Probe
+    senders: Tensor
+    """`[M, K]` positions of those who reply to each client."""
+    slots: Tensor
+    """`[M, K]` the entries of the client's row that belong to them."""
+    heard: Tensor
+    """`[M, K]`"""
+
+
+def world(dtype: torch.dtype = torch.float64) -> World:
+    """Five clients, of which each hears one to three others."""
+    model = nn.Sequential(
+        nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, CLASSES)
+    )
+    task = Task(model.to(dtype), optimizer=Sgd(momentum=0.5, weight_decay=0.01))
+    clients = torch.arange(M)
+
+    def inputs(purpose: str, n: int) -> Tensor:
+        draws = Stream(1, purpose).normal(n * FEATURES, client=clients).to(dtype)
+        return draws.view(M, n, FEATURES) + clients.view(M, 1, 1)
+
+    def labels(purpose: str, n: int) -> Tensor:
+        return Stream(2, purpose).integers(n, client=clients, high=CLASSES)
+
+    starts = [Start(*task.start(i), (torch.arange(M) != i).to(dtype) / M) for i in range(M)]
+    batches = [
+        Batch(
+            inputs(f"batch {t}", 7),
+            labels(f"batch {t}", 7),
+            torch.full((M,), 0.1, dtype=dtype),
+            Stream(3, "key").words(1, t, clients)[:, 0],
+        )
+        for t in range(4)
+    ]
+    sizes = torch.tensor([9, 4, 7, 9, 5])
+    mask = torch.arange(PROBE) < sizes[:, None]
+    x = torch.where(mask[..., None], inputs("probe", PROBE), 0.0)
+    senders = (clients[:, None] + torch.arange(1, K + 1)) % M
+    heard = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0]]).bool()
+    probes = Probe(x, labels("probe", PROBE), mask, sizes.to(dtype))
+    return World(task, stack(starts), batches, probes, senders, senders.clone(), heard)
+
+
+def lived(algorithm: Algorithm, w: World, execute: Execute = vmap) -> list[Any]:
+    """All states and reports of a short life."""
+    return list(life(algorithm, w, execute))
+
+
+def life(
+    algorithm: Algorithm, w: World, execute: Execute = vmap, hyper: dict[str, Tensor] | None = None
+) -> Iterator[Any]:
+    """The first states, then states and reports of two steps, an exchange, a broadcast, two steps.
+
+    `hyper` holds one value `[M]` for each client.
+    """
+    task, values = w.task, hyper or {}
+    clients = torch.arange(len(w.heard))
+
+    def method(hyper: dict[str, Tensor]) -> Algorithm:
+        return dataclasses.replace(algorithm, **hyper)
+
+    def local(states: State, batch: Batch) -> Any:
+        return execute(lambda h, s, b: method(h).local(task, s, b))(values, states, batch)
+
+    def exchanged(act: Callable[..., Any], states: State, inboxes: Inbox) -> Any:
+        return execute(lambda h, s, i, p: act(method(h), task, s, i, p))(values, states, inboxes, w.probes)
+
+    def offers(states: State) -> Message:
+        offered: Message = execute(lambda _, h, s: method(h).offer(task, s))(clients, values, states)
+        return offered
+
+    states = execute(lambda h, start: method(h).init(task, start))(values, w.starts)
+    yield states
+    for batch in w.batches[:2]:
+        states, info = local(states, batch)
+        yield states, info
+    states, info = exchanged(wake, states, inbox(w, offers(states)))
+    yield states, info
+    states, info = exchanged(receive, states, inbox(w, offers(states), only=slice(0, 1)))
+    yield states, info
+    for batch in w.batches[2:]:
+        states, info = local(states, batch)
+        yield states, info
+
+
+def inbox(w: World, offers: Message, only: slice = slice(None), t: int = 3) -> Inbox:
+    """What each client has in its inbox, `[M, K, ...]`."""
+    return Inbox(
+        {k: m[w.senders[:, only]] for k, m in offers.items()},
+        w.heard[:, only],
+        w.slots[:, only],
+        torch.full((len(w.heard),), t),
+    )
+
+
+def met(algorithm: Algorithm, w: World) -> tuple[State, Inbox, Probe]:
+    """The first client after two steps of everybody, with three replies, all of them heard."""
+    *_, (states, _) = islice(life(algorithm, w), 3)
+    offers = vmap(lambda _, s: algorithm.offer(w.task, s))(torch.arange(M), states)
+    return pick(states, 0), pick(inbox(w, offers), 0), pick(w.probes, 0)
+
+
+def batched_is_one_by_one(algorithm: Algorithm) -> None:
+    """All clients at once give what each of them gives alone."""
+    w = world()
+    same(lived(algorithm, w, vmap), lived(algorithm, w, one_by_one), 1e-10)
+
+
+def order_of_clients(algorithm: Algorithm) -> None:
+    """Permuting clients permutes results."""
+    w, order = world(), torch.tensor([3, 0, 4, 1, 2])
+    place = order.argsort()
+    moved = World(
+        w.task,
+        pick(w.starts, order),
+        [pick(batch, order) for batch in w.batches],
+        pick(w.probes, order),
+        place[w.senders[order]],
+        w.slots[order],
+        w.heard[order],
+    )
+    same(lived(algorithm, moved), pick(lived(algorithm, w), order), 1e-12)
+
+
+def order_of_messages(algorithm: Algorithm) -> None:
+    """Permuting the inbox changes nothing."""
+    w = world()
+    state, box, probe = met(algorithm, w)
+    order = torch.tensor([2, 0, 1])
+    moved = Inbox(pick(box.messages, order), box.heard[order], box.slot[order], box.t)
+    want, _ = wake(algorithm, w.task, state, box, probe)
+    got, _ = wake(algorithm, w.task, state, moved, probe)
+    same(got, want, 1e-12)
+
+
+def empty_inbox(algorithm: Algorithm) -> None:
+    """No reply, or no neighbour at all: nothing changes."""
+    w = world()
+    state, box, probe = met(algorithm, w)
+    silent = box._replace(heard=torch.zeros(K, dtype=torch.bool))
+    nobody = Inbox(pick(box.messages, []), box.heard[:0], box.slot[:0], box.t)
+    for empty in (silent, nobody):
+        same(wake(algorithm, w.task, state, empty, probe)[0], state)
+    lost = Inbox(pick(box.messages, [0]), silent.heard[:1], box.slot[:1], box.t)
+    same(receive(algorithm, w.task, state, lost, probe)[0], state)
+
+
+def lost_messages(algorithm: Algorithm) -> None:
+    """What was not heard does not matter, whatever it is."""
+    w = world()
+    state, box, probe = met(algorithm, w)
+    box = box._replace(heard=torch.tensor([True, False, True]))
+    want = wake(algorithm, w.task, state, box, probe)
+    for content in (0.0, 1e30, torch.nan):
+        other = box._replace(messages=_written(box.messages, 1, content))
+        same(wake(algorithm, w.task, state, other, probe), want)
+
+
+def broken_messages(algorithm: Algorithm) -> None:
+    """A message with a single NaN or infinity counts as not heard."""
+    w = world()
+    state, box, probe = met(algorithm, w)
+    without = box._replace(heard=torch.tensor([True, False, True]))
+    want, _ = wake(algorithm, w.task, state, without, probe)
+    for content in (torch.nan, torch.inf, -torch.inf):
+        for name in box.messages:
+            broken = clone(box.messages)
+            broken[name][1].view(-1)[-1] = content
+            same(wake(algorithm, w.task, state, box._replace(messages=broken), probe)[0], want)
+            one = Inbox(pick(broken, [1]), box.heard[:1], box.slot[1:2], box.t)
+            same(receive(algorithm, w.task, state, one, probe)[0], state)
+        for k in range(K):
+            box = box._replace(messages=_written(box.messages, k, content))
+        if box.messages:
+            same(wake(algorithm, w.task, state, box, probe)[0], state)
+        state, box, probe = met(algorithm, w)
+
+
+def saved_and_loaded(algorithm: Algorithm) -> None:
+    """A State of named tensors survives safetensors to the bit, and life goes on the same."""
+    w = world()
+    state, box, probe = met(algorithm, w)
+    flat = {f"{part}/{k}": v for part, values in state._asdict().items() for k, v in values.items()}
+    bytes_ = safetensors.torch.save({k: v.clone().contiguous() for k, v in flat.items()})
+    parts: dict[str, dict[str, Tensor]] = {part: {} for part in State._fields}
+    for name, tensor in safetensors.torch.load(bytes_).items():
+        part, _, key = name.partition("/")
+        parts[part][key] = tensor
+    loaded = State(**parts)
+    same(loaded, state)
+    batch = pick(w.batches[2], 0)
+    same(algorithm.local(w.task, loaded, batch), algorithm.local(w.task, state, batch))
+    same(wake(algorithm, w.task, loaded, box, probe), wake(algorithm, w.task, state, box, probe))
+
+
+def numbers_as_tensors(algorithm: Algorithm) -> None:
+    """A float hyper-parameter may be a tensor, one value for each client."""
+    w = world()
+
+    def exchanged(method: Algorithm, hyper: dict[str, Tensor] | None = None) -> Any:
+        return list(islice(life(method, w, vmap, hyper), 4))[-1]
+
+    want = exchanged(algorithm)
+    for name, value in _floats(algorithm).items():
+        tensor = torch.tensor(value, dtype=torch.float64)
+        same(exchanged(dataclasses.replace(algorithm, **{name: tensor})), want, 1e-12)
+        values = [value * (1 - 0.15 * i) for i in range(M)]
+        mixed = exchanged(algorithm, {name: torch.tensor(values, dtype=torch.float64)})
+        for i, v in enumerate(values):
+            same(pick(mixed, i), pick(exchanged(dataclasses.replace(algorithm, **{name: v})), i), 1e-10)
+
+
+def nothing_modified(algorithm: Algorithm) -> None:
+    """Functions are pure: their inputs and the template stay, and the same inputs give the same bits."""
+    w = world()
+    state, box, probe = met(algorithm, w)
+    batch = pick(w.batches[2], 0)
+    one = Inbox(pick(box.messages, [0]), box.heard[:1], box.slot[:1], box.t)
+    given = (state, box, one, probe, batch)
+    before, template = clone(given), copy.deepcopy(w.task.model.state_dict())
+    first, second = (
+        (
+            algorithm.local(w.task, state, batch),
+            algorithm.offer(w.task, state),
+            wake(algorithm, w.task, state, box, probe),
+            receive(algorithm, w.task, state, one, probe),
+        )
+        for _ in range(2)
+    )
+    same(given, before)
+    same(dict(w.task.model.state_dict()), dict(template))
+    same(first, second)
+
+
+def shape_of_state(algorithm: Algorithm) -> None:
+    """A State keeps its names, shapes and dtypes for life, and is finite; messages are numbers."""
+    for dtype in (torch.float32, torch.float64):
+        w = world(dtype)
+        trace = lived(algorithm, w)
+        states = [trace[0], *(state for state, _ in trace[1:])]
+        shapes = [
+            {f"{part}/{k}": (v.shape, v.dtype) for part, values in s._asdict().items() for k, v in values.items()}
+            for s in states
+        ]
+        assert all(shape == shapes[0] for shape in shapes)
+        assert all(v.isfinite().all() for part in states[-1] for v in part.values())
+        for message in algorithm.offer(w.task, pick(states[-1], 0)).values():
+            assert message.dtype == dtype
+        for _, info in (trace[1], trace[-1]):
+            assert info["loss"].shape == (M,)
+
+
+CHECKS: dict[str, Callable[[Algorithm], None]] = {
+    check.__name__: check
+    for check in (
+        batched_is_one_by_one,
+        order_of_clients,
+        order_of_messages,
+        empty_inbox,
+        lost_messages,
+        broken_messages,
+        saved_and_loaded,
+        numbers_as_tensors,
+        nothing_modified,
+        shape_of_state,
+    )
+}
+
+
+def _written(messages: Message, k: int, content: float) -> Message:
+    written = clone(messages)
+    for tensor in written.values():
+        tensor[k] = content
+    return written
+
+
+def _floats(algorithm: Algorithm) -> dict[str, float]:
+    hints = typing.get_type_hints(type(algorithm))
+    return {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm) if hints[f.name] is float}

@@ -1,0 +1,43 @@
+"""Errors: one tree, drawn in the module's docstring; unknown names are answered with the known ones."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from coterie.core import errors
+from coterie.core.errors import CoterieError, UnknownNameError
+
+
+def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
+    drawn: dict[str, str] = {}
+    above: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        name = line.lstrip(" │├└─").partition(" ")[0]
+        if not name.endswith("Error"):
+            continue
+        depth = (len(line) - len(line.lstrip(" │├└─")) - 4) // 4
+        above = [*above[:depth], name]
+        drawn[name] = above[-2] if depth else "Exception"
+    built = {name: getattr(errors, name).__mro__[1].__name__ for name in errors.__all__}
+    assert drawn == built
+    assert all(issubclass(getattr(errors, name), CoterieError) for name in errors.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("rayleight", "Did you mean 'rayleigh'?"), ("Ideel", "Did you mean 'Ideal'?"), ("xyz", "")]
+)
+def test_an_unknown_name_lists_the_known_and_suggests_the_nearest(name: str, hint: str) -> None:
+    message = str(UnknownNameError("channel", name, ["rayleigh", "Ideal"]))
+    assert message.startswith(f"unknown channel {name!r}; known: Ideal, rayleigh.")
+    assert message.endswith(hint or "rayleigh.")
+
+
+def test_nothing_known() -> None:
+    assert str(UnknownNameError("preset", "a", [])) == "unknown preset 'a'; known: none."
+
+
+def test_errors_travel_between_processes() -> None:
+    error = UnknownNameError("channel", "x", ["y"])
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -1,0 +1,99 @@
+"""A small run with made-up numbers: 4 clients in two groups, Local and KD-PDFL, two seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.experiment import Experiment
+from coterie.runs import Run, RunFolder
+
+NAN = float("nan")
+
+EXPERIMENT = Experiment.parse(
+    {
+        "name": "made up",
+        "seeds": [0, 1],
+        "methods": {"Local": "Local", "KD-PDFL": {"tau": 0.1}},
+        "data": {"clients": 4},
+        "train": {"iterations": 10},
+    }
+)
+WORLDS = [
+    {"name": w.name, "label": w.label, "seed": w.seed, "setting": w.setting, "federation": w.seed}
+    for w in EXPERIMENT.worlds()
+]
+CLIENTS = [
+    {
+        "seed": seed,
+        "classes": ["cat", "dog"],
+        "group": [0, 0, 1, 1],
+        "train": [5, 6, 7, 8],
+        "labels": [[5, 0], [3, 3], [0, 7], [4, 4]],
+    }
+    for seed in (0, 1)
+]
+
+
+def metrics(world: int, t: int, personal: list[float], **more: Any) -> dict[str, Any]:
+    return {
+        "world": world,
+        "t": t,
+        "personal": personal,
+        "global": [0.5] * 4,
+        "validation": [0.5] * 4,
+        "loss": [1.0, 2.0, 3.0, 4.0],
+        "bytes": 0,
+        "diverged": [],
+        **more,
+    }
+
+
+METRICS = [
+    metrics(0, 0, [0.1] * 4),
+    metrics(1, 0, [0.9] * 4),
+    metrics(2, 0, [0.1] * 4),
+    metrics(3, 0, [0.8] * 4),
+    metrics(0, 10, [0.5, 0.6, 0.7, 0.8]),
+    metrics(1, 10, [0.6, 0.6, 0.9, 0.7], bytes=1000),
+    metrics(2, 10, [0.4] * 4),
+    metrics(3, 10, [0.6, 0.8, 0.2, NAN], bytes=3000, diverged=[3]),
+]
+
+
+def exchange(t: int, client: int, neighbours: list[int], **more: Any) -> dict[str, Any]:
+    heard = np.ones(len(neighbours), dtype=bool)
+    return {
+        "world": 1,
+        "t": t,
+        "kind": "wake",
+        "client": client,
+        "neighbours": neighbours,
+        "heard": heard,
+        **more,
+    }
+
+
+EXCHANGES = [
+    exchange(0, 0, [1, 2, 3], heard=[True, True, False], weight=[0.8, 0.1, 0.0], distance=[0.1, 0.9, NAN]),
+    exchange(1, 2, [0], kind="receive"),
+    exchange(5, 3, [2, 1], weight=np.array([0.5, 0.5]), confidence=0.3),
+    exchange(6, 1, [0], kind="receive", weight=[0.05]),
+]
+
+
+def make(path: Path) -> Run:
+    with RunFolder.create(path, EXPERIMENT) as folder:
+        fill(folder)
+    return Run(path)
+
+
+def fill(folder: RunFolder) -> None:
+    folder.describe(WORLDS, CLIENTS)
+    for row in METRICS:
+        folder.metrics(row)
+    for row in EXCHANGES:
+        folder.exchange(row)
+    folder.status("done", 10, 10, 1.5)

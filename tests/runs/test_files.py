@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import math
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from coterie.core.errors import RunError
+from coterie.runs.files import append, encode, read_json, read_rows, replace
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": math.nan, "b": [1.5, math.inf]}, b'{"a": null, "b": [1.5, null]}\n'),
+        ({"a": np.array([1.0, np.nan]), "n": np.int64(3)}, b'{"a": [1.0, null], "n": 3}\n'),
+        ({"a": torch.tensor([[True, False]]), "x": torch.tensor(0.5)}, b'{"a": [[true, false]], "x": 0.5}\n'),
+    ],
+)
+def test_json_holds_arrays_and_never_nan(value: object, text: bytes) -> None:
+    assert encode(value) == text
+
+
+def test_what_json_cannot_say_is_an_error() -> None:
+    with pytest.raises(TypeError, match="Path"):
+        encode({"a": Path("x")})
+
+
+def test_replacing_on_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "status.json"
+    replace(file, b"old")
+    (tmp_path / ".status.json.draft").symlink_to("/dev/full")
+    with pytest.raises(RunError, match=r"status\.json: No space left on device; free some space.*--resume"):
+        replace(file, b"new")
+    assert file.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_appending_is_all_or_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"{}\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(RunError, match=r"rows\.jsonl: File too large"):
+            append(file, b"x" * 200_000, durable=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read_bytes() == b"{}\n"
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="Not a directory; choose another folder with --out"):
+        replace(tmp_path / "file" / "x.json", b"")
+
+
+def test_a_last_line_still_being_written_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b'{"a": 1}\n{"a": 2')
+    assert list(read_rows(file)) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("line", [b'{"a": \n', b"[1]\n", b"\xff\n"])
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"{}\n" + line)
+    with pytest.raises(RunError, match=r"rows\.jsonl is damaged in line 2"):
+        list(read_rows(file))
+
+
+@pytest.mark.parametrize("read", [read_json, lambda path: list(read_rows(path))])
+def test_a_missing_file_is_named(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    with pytest.raises(RunError, match=r"cannot read .*gone: No such file"):
+        read(tmp_path / "gone")
+
+
+def test_damaged_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(json.dumps({"a": 1})[:-1])
+    with pytest.raises(RunError, match=r"x\.json is damaged"):
+        read_json(tmp_path / "x.json")

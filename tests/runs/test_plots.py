@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from coterie.core.errors import RunError
+from coterie.runs import Run, RunFolder
+from coterie.runs.plots import _Pictures
+from coterie.runs.style import label_colours, method_colours
+from coterie.runs.tracks import by_name
+from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS, metrics
+
+
+def test_every_picture_is_drawn(run: Run) -> None:
+    paths = run.plot()
+    assert [p.relative_to(run.path).as_posix() for p in paths] == [
+        "plots/overview.png", "plots/curves.png", "plots/labels.png", "plots/graph-KD-PDFL.png",
+        "plots/gain.png",
+    ]  # fmt: skip
+    for path in paths:
+        height, width, _ = imread(path).shape
+        assert 750 <= width <= 1600, path
+        assert height >= 500, path
+        assert np.ptp(imread(path)[..., :3]) > 0.5, path
+
+
+def test_local_is_grey(run: Run) -> None:
+    assert method_colours(by_name(run.tracks)) == {"Local": ("#7f7f7f", "-"), "KD-PDFL": ("#0072B2", "-")}
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 11, 47])
+def test_every_label_has_a_colour_of_its_own(count: int) -> None:
+    assert len(set(label_colours(count))) == count
+
+
+def test_the_pictures_say_what_one_sees(run: Run) -> None:
+    pictures = _Pictures(run)
+    curves = pictures.curves().axes[0]
+    assert curves.get_title(loc="left") == "Personal accuracy"
+    said = [text.get_text() for text in curves.texts]
+    assert "closing phase: all learn alone" in said
+    assert "KD-PDFL  61.7" in said
+    heat = pictures.graph("KD-PDFL").axes[0]
+    assert heat.get_title(loc="left") == "Who listens to whom: KD-PDFL"
+    assert "graph AUC 0.58 (1 = finds the true groups, 0.5 = chance), one seed" in [
+        text.get_text() for text in heat.texts
+    ]
+    # the heat map shows W of the one seed with exchanges, without the diagonal
+    shown: Any = heat.images[0].get_array()
+    assert shown[0].filled(-1).tolist() == [-1, 0.8, 0.1, 0.25]
+
+
+def test_without_groups_weights_or_local(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", EXPERIMENT) as folder:
+        folder.describe(WORLDS, [{**c, "group": [0] * 4} for c in CLIENTS])
+        folder.metrics(metrics(1, 0, [0.5] * 4))
+    assert [p.stem for p in Run(tmp_path / "run").plot()] == ["overview", "curves", "labels"]
+
+
+def test_a_graph_without_groups(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", EXPERIMENT) as folder:
+        folder.describe(WORLDS, [{**c, "group": [0] * 4} for c in CLIENTS])
+        folder.metrics(metrics(1, 0, [0.5] * 4))
+        folder.exchange(
+            {"world": 1, "t": 0, "client": 0, "neighbours": [1], "heard": [True], "weight": [0.5]}
+        )
+    figure = _Pictures(Run(tmp_path / "run")).graph("KD-PDFL")
+    assert len(figure.axes) == 2  # the map and its colour bar, no truth beside it
+
+
+def test_a_folder_that_cannot_be_written(run: Run) -> None:
+    (run.path / "plots").write_text("")
+    with pytest.raises(RunError, match=r"cannot write .*plots"):
+        run.plot()

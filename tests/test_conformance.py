@@ -1,0 +1,87 @@
+"""Every method of the registry, with its options, through every check of `tests.conformance`."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from coterie.core.algorithm import Algorithm
+from coterie.core.registry import describe, find, known
+from coterie.core.task import Task
+from coterie.core.types import Inbox, Info, Probe, State
+from tests.conformance import CHECKS, conforms
+
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "FedAvg": [{"adoption": "average"}, {"adoption": "mix"}, {"adoption": "ignore"}, {"share": "base"}],
+    "FedAvg+": [{"switch": 0}, {"switch": 0, "adoption": "mix"}, {"switch": 3, "adoption": "average"}],
+    "KD-PDFL": [
+        {"step": "sign", "adoption": "mix"},
+        {"step": "fixed", "regularizer": "l2", "outputs": "logits"},
+        {"step": "softmax", "outputs": "centred", "distance": "jensen_shannon"},
+        {"adoption": "ignore", "outputs": "0", "distance": "cosine", "share": "base"},
+        {"share": ("0.*", "1.running_*"), "c_base": 5.0},
+    ],
+}
+"""Options beside the defaults, under which a method must hold the same."""
+
+CASES = [
+    pytest.param(plugin, options, id="-".join([name, *map(str, options.values())]))
+    for name, plugin in known("algorithm").items()
+    for options in [{}, *VARIANTS.get(name, [])]
+]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(("plugin", "options"), CASES)
+def test_every_method_of_the_registry(plugin: type[Algorithm], options: dict[str, Any], check: str) -> None:
+    CHECKS[check](plugin(**options))
+
+
+@pytest.mark.parametrize("name", known("algorithm"))
+def test_a_method_is_a_frozen_described_dataclass_with_defaults(name: str) -> None:
+    plugin = known("algorithm")[name]
+    assert issubclass(plugin, Algorithm)
+    assert describe(plugin)
+    one = plugin()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.share = "base"
+    assert one.pace(0) == 1.0
+
+
+def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_methods.py").write_text(
+        textwrap.dedent(
+            """
+            from dataclasses import dataclass
+            from coterie.core.algorithm import Algorithm, average
+
+            @dataclass(frozen=True)
+            class Halfway(Algorithm):
+                "Half way to the mean of the others."
+                pull: float = 0.5
+
+                def mix(self, task, state, inbox, probe):
+                    own = self.offer(task, state)
+                    w = inbox.heard.double() / inbox.heard.sum().clamp_min(1)
+                    mean = average(w, inbox.messages)
+                    return task.take(state, {k: own[k] + self.pull * (mean[k] - own[k]) for k in own}), {}
+            """
+        )
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    conforms(find("algorithm", "my_methods:Halfway"), adoption="mix")
+
+
+def test_a_method_with_its_own_randomness_does_not_conform() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Noisy(Algorithm):
+        def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+            return task.take(state, {k: v + torch.rand(()) for k, v in state.params.items()}), {}
+
+    with pytest.raises(AssertionError):
+        CHECKS["nothing_modified"](Noisy())
