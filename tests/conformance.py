@@ -102,7 +102,7 @@ def life(
     task, values = w.task, hyper or {}
     clients = torch.arange(len(w.heard))
 
-    def method(hyper: dict[str, Tensor]) -> Algorithm:
+    def method(hyper: dict[str, Any]) -> Algorithm:
         return dataclasses.replace(algorithm, **hyper)
 
     def local(states: State, batch: Batch) -> Any:
@@ -243,17 +243,17 @@ def numbers_as_tensors(algorithm: Algorithm) -> None:
     """A float hyper-parameter may be a tensor, one value for each client."""
     w = world()
 
-    def exchanged(method: Algorithm, hyper: dict[str, Tensor] | None = None) -> Any:
-        return list(islice(life(method, w, vmap, hyper), 4))[-1]
+    def exchanged(change: dict[str, Any], hyper: dict[str, Tensor] | None = None) -> Any:
+        return list(islice(life(dataclasses.replace(algorithm, **change), w, vmap, hyper), 4))[-1]
 
-    want = exchanged(algorithm)
+    want = exchanged({})
     for name, value in _floats(algorithm).items():
         tensor = torch.tensor(value, dtype=torch.float64)
-        same(exchanged(dataclasses.replace(algorithm, **{name: tensor})), want, 1e-12)
+        same(exchanged({name: tensor}), want, 1e-12)
         values = [value * (1 - 0.15 * i) for i in range(M)]
-        mixed = exchanged(algorithm, {name: torch.tensor(values, dtype=torch.float64)})
+        mixed = exchanged({}, {name: torch.tensor(values, dtype=torch.float64)})
         for i, v in enumerate(values):
-            same(pick(mixed, i), pick(exchanged(dataclasses.replace(algorithm, **{name: v})), i), 1e-10)
+            same(pick(mixed, i), pick(exchanged({name: v}), i), 1e-10)
 
 
 def nothing_modified(algorithm: Algorithm) -> None:
@@ -285,7 +285,11 @@ def shape_of_state(algorithm: Algorithm) -> None:
         trace = lived(algorithm, w)
         states = [trace[0], *(state for state, _ in trace[1:])]
         shapes = [
-            {f"{part}/{k}": (v.shape, v.dtype) for part, values in s._asdict().items() for k, v in values.items()}
+            {
+                f"{part}/{k}": (v.shape, v.dtype)
+                for part, values in s._asdict().items()
+                for k, v in values.items()
+            }
             for s in states
         ]
         assert all(shape == shapes[0] for shape in shapes)
@@ -322,4 +326,6 @@ def _written(messages: Message, k: int, content: float) -> Message:
 
 def _floats(algorithm: Algorithm) -> dict[str, float]:
     hints = typing.get_type_hints(type(algorithm))
-    return {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm) if hints[f.name] is float}
+    return {
+        f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm) if hints[f.name] is float
+    }

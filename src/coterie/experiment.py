@@ -68,12 +68,12 @@ class Data(_Frozen):
     """How labels are dealt to clients."""
     shift: tuple[Named, ...] = ()
     """How groups of clients differ beyond that: concept shift, feature shift, both."""
-    sizes: tuple[Annotated[int, Ge(1)], Annotated[int, Ge(1)]] | None = (15, 100)
-    """Training samples of a client, drawn uniformly from this range; absent: all data are dealt out."""
+    sizes: tuple[Annotated[int, Ge(1)], Annotated[int, Ge(1)]] | Literal["all"] = (15, 100)
+    """Training samples of a client, drawn uniformly from this range; "all": all data are dealt out."""
     overlap: bool = True
-    """Whether two clients may hold the same sample; only with `sizes`."""
+    """Whether two clients may hold the same sample; not where all data are dealt out."""
     min_partition_size: Annotated[int, Ge(1)] = 2
-    """The fewest training samples a client may end with."""
+    """The fewest training samples a client may end with where all data are dealt out."""
     validation: Annotated[float, Ge(0), Lt(1)] = 0.2
     """Validation samples of a client, as a share of its training samples (drawn besides them)."""
     test: Annotated[int, Ge(1)] = 100
@@ -83,7 +83,7 @@ class Data(_Frozen):
 
     @model_validator(mode="after")
     def _ordered(self) -> Data:
-        if self.sizes and self.sizes[0] > self.sizes[1]:
+        if self.sizes != "all" and self.sizes[0] > self.sizes[1]:
             raise ValueError(f"sizes = [smallest, largest] must be in order, got {list(self.sizes)}")
         return self
 
@@ -238,7 +238,7 @@ class Experiment(_Frozen):
         return values
 
     def fingerprint(self) -> str:
-        """A hash of everything that determines the results (not the device's name or the label)."""
+        """A hash of everything that determines the results to the bit."""
         values = {k: v for k, v in self.plain().items() if k not in ("name", "compile")}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 

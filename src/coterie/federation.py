@@ -3,7 +3,7 @@
 Clients stand in groups, one after the other: client i of M is in group i G // M, where G is the
 product of the groups of every shift and of the groups of tasks that the data come in.
 
-* With `data.sizes`, a client draws its samples by its label proportions; where a label runs out, the
+* With a range of `data.sizes`, a client draws its samples by its label proportions; where a label runs out, the
   others fill up in proportion. Without, all training samples are dealt out, no sample twice.
 * Data that come already dealt (`Samples.owner`) stay so: every client has all of its own samples,
   and `data.sizes` and `data.overlap` have no say.
@@ -110,15 +110,14 @@ def _federation(data: Data, uniform: int, rows: Table, seen: Views, seed: int) -
         columns = start[combination] + row, called[combination, row], count
         return Split(*(torch.from_numpy(column) for column in columns))
 
-    domain, mine = (rows.owner, standing.client) if rows.owned else (rows.task, standing.task)
+    by_task, by_owner = (rows.task, standing.task), (rows.owner, standing.client)
+    domain, mine = by_owner if rows.owned else by_task
     held = _held(data, rows.owned, stock(~test, domain, "training part"), mine, seed)
     client = np.repeat(standing.client, held.total)
     shuffled = held.row[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
     train = position(held.total) < held.train[client]
 
-    domain, mine = (
-        (rows.owner, standing.client) if rows.owner[test].max() >= 0 else (rows.task, standing.task)
-    )
+    domain, mine = by_owner if rows.owner[test].max() >= 0 else by_task
     personal, count = _personal(data, held.weights, stock(test, domain, "personal test part"), mine, seed)
 
     balanced = _balanced(stock(test, rows.task, "uniform test part"), max(1, uniform // classes))
@@ -149,26 +148,31 @@ class _Standing(NamedTuple):
 
 def _standing(data: Data, rows: Table, combinations: int) -> _Standing:
     client = np.arange(data.clients)
-    tasks, there = np.unique(rows.task, return_counts=False), int(rows.task.max()) + 1
-    if len(tasks) < there:
+    tasks = int(rows.task.max()) + 1
+    trained = rows.task if rows.test is None else rows.task[~rows.test]
+    if (count := np.bincount(trained, minlength=tasks)).min() == 0:
         raise DataError(
-            f"groups must be numbered from 0 without gaps, but only {len(tasks)} of {there} occur"
+            f"group {count.argmin()} of {tasks} has no training samples; number groups without gaps"
         )
     if rows.owned:
         owners, first = np.unique(rows.owner, return_index=True)
         owners, first = owners[owners >= 0], first[owners >= 0]
         if not np.array_equal(owners, client):
             raise DataError(
-                f"the data come already dealt to {len(owners)} owners with numbers from {owners[0]} to "
-                f"{owners[-1]}, but data.clients = {data.clients}; set data.clients = {len(owners)}, and number "
-                f"owners from 0 without gaps"
+                f"the data come dealt to {len(owners)} owners, numbered from {owners[0]} to {owners[-1]}, "
+                f"but data.clients = {data.clients}; set data.clients = {len(owners)} (and number from 0)"
             )
-        return _Standing(client, rows.task[first], client * combinations // data.clients)
-    groups = there * combinations
+        task = rows.task[first]
+        if (mixed := (rows.owner >= 0) & (rows.task != task[rows.owner])).any():
+            raise DataError(
+                f"client {rows.owner[mixed.argmax()]} owns samples of several groups, expected one"
+            )
+        return _Standing(client, task, client * combinations // data.clients)
+    groups = tasks * combinations
     if groups > data.clients:
         raise ConfigError(
-            f"data.clients = {data.clients} are too few for {groups} groups ({there} of tasks x {combinations} of "
-            f"shifts); every group needs a client"
+            f"data.clients = {data.clients} are too few for {groups} groups ({tasks} of tasks x "
+            f"{combinations} of shifts); every group needs a client"
         )
     return _Standing(client, *np.divmod(client * groups // data.clients, combinations))
 
@@ -181,13 +185,13 @@ def _test_part(rows: Table, share: float, seed: int) -> npt.NDArray[np.bool_]:
     shape = int(domain.max()) + 1, len(rows.classes)
     stock = shelves(np.arange(len(rows.y)), domain, rows.y, shape, Stream(seed, "test part"))
     # At least one, but never the last one.
-    wanted = np.minimum(np.rint(share * stock.count).clip(min=1), stock.count - 1).ravel()
+    wanted = np.minimum(np.rint(share * stock.size).clip(min=1), stock.size - 1).ravel()
     test = np.zeros(len(rows.y), dtype=bool)
-    test[stock.rows[position(stock.count) < np.repeat(wanted, stock.count.ravel())]] = True
+    test[stock.rows[position(stock.size) < np.repeat(wanted, stock.size.ravel())]] = True
     if not test.any():
         raise DataError(
-            f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every class, "
-            f"of every owner and group, has a single sample"
+            f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every "
+            f"class (of every owner and group) has a single sample"
         )
     return test
 
@@ -212,34 +216,16 @@ def _held(data: Data, owned: bool, stock: Shelves, mine: Ints, seed: int) -> _He
             f"data.partition = {data.partition.name!r}, but the data come already dealt to their owners; "
             f"leave data.partition out"
         )
-    if owned:
-        deals = iter([stock.count[mine]])
-    elif data.sizes is None:
-        deals = _deals(partition, stock, mine, seed)
-    else:
+    if data.sizes != "all" and not owned:
         p = _proportions(partition, stock, mine, seed, 0)
         train, counts = _drawn(data, data.sizes, p, stock, mine, seed)
         if data.overlap:
             row = independently(stock, mine, counts, Stream(seed, "training samples"))
             return _Held(row, counts.sum(axis=1), train, p)
-        return _Held(apart(stock, mine, counts), counts.sum(axis=1), train, counts.astype(np.float64))
-    for counts in deals:
-        total = counts.sum(axis=1)
-        train = np.floor(total / (1 + data.validation) + TINY).astype(np.int64)
-        train = np.where(total > 0, train.clip(min=1), 0)
-        if train.min() >= data.min_partition_size:
-            return _Held(apart(stock, mine, counts), total, train, counts.astype(np.float64))
-    i = int(train.argmin())
-    remedy = (
-        "lower it or leave this client out"
-        if owned
-        else f"nor did {ATTEMPTS} deals give that many to all; use fewer clients, a more even data.partition, or "
-        f"set data.sizes"
-    )
-    raise DataError(
-        f"client {i} gets {train[i]} of {stock.count.sum()} samples for training, fewer than "
-        f"data.min_partition_size = {data.min_partition_size}; {remedy}"
-    )
+    else:
+        deals = iter([stock.size[mine]]) if owned else _deals(partition, stock, mine, seed)
+        train, counts = _enough(data, deals, stock, owned)
+    return _Held(apart(stock, mine, counts), counts.sum(axis=1), train, counts.astype(np.float64))
 
 
 def _drawn(
@@ -252,34 +238,47 @@ def _drawn(
     total = train + np.ceil(data.validation * train - TINY).astype(np.int64)
     u = _uniforms(seed, "labels", p.shape)
     if data.overlap:
-        counts = spread(total, p, stock.count[mine], u)
+        counts = spread(total, p, stock.size[mine], u)
     else:
-        left, counts = stock.count.copy(), np.empty(p.shape, dtype=np.int64)
+        left, counts = stock.size.copy(), np.empty(p.shape, dtype=np.int64)
         for i, domain in enumerate(mine):
             one = slice(i, i + 1)
             counts[one] = spread(total[one], p[one], left[[domain]], u[one])
             left[domain] -= counts[i]
     if (short := counts.sum(axis=1) < total).any():
         i = int(short.argmax())
-        theirs, remedy = (
-            ("", "") if data.overlap else (" left by others", "data.overlap = true, fewer clients, ")
-        )
+        theirs = "" if data.overlap else " left by other clients"
+        remedy = "" if data.overlap else "data.overlap = true, fewer clients, "
         raise DataError(
-            f"client {i} needs {train[i]} samples for training and {total[i] - train[i]} for validation with "
-            f"{np.count_nonzero(p[i])} of {p.shape[1]} labels, but the training part has only {counts[i].sum()} such "
-            f"samples{theirs}; use smaller data.sizes, {remedy}or a data.partition with more labels a client"
+            f"client {i} needs {train[i]} samples for training and {total[i] - train[i]} for validation, of "
+            f"{np.count_nonzero(p[i])} of the {p.shape[1]} labels, but the training part has only "
+            f"{counts[i].sum()} such samples{theirs}; use smaller data.sizes, {remedy}or a data.partition "
+            f"with more labels for each client"
         )
     return train, counts
 
 
+def _enough(data: Data, deals: Iterator[Ints], stock: Shelves, owned: bool) -> tuple[Ints, Ints]:
+    """As `_drawn`, for the first deal that gives every client enough to train on."""
+    for counts in deals:
+        total = counts.sum(axis=1)
+        train = np.floor(total / (1 + data.validation) + TINY).astype(np.int64).clip(min=total.clip(max=1))
+        if train.min() >= data.min_partition_size:
+            return train, counts
+    remedy = f" in the last of {ATTEMPTS} deals; use fewer clients, a more even data.partition, or data.sizes"
+    raise DataError(
+        f"client {train.argmin()} gets {train.min()} of {stock.size.sum()} samples for training, fewer than "
+        f"data.min_partition_size = {data.min_partition_size}{'' if owned else remedy}"
+    )
+
+
 def _deals(partition: Partition, stock: Shelves, mine: Ints, seed: int) -> Iterator[Ints]:
     """All data shared out among clients, `[M, L]`, again and again."""
-    classes = stock.count.shape[1]
     for attempt in range(ATTEMPTS):
         p = _proportions(partition, stock, mine, seed, attempt)
         counts = np.empty(p.shape, dtype=np.int64)
         for domain, who in _by_domain(mine):
-            weights, there = p[who].T, stock.count[domain]
+            weights, there = p[who].T, stock.size[domain]
             u = _uniforms(seed, f"deal {attempt} {domain}", weights.shape)
             counts[who] = spread(there, weights, np.broadcast_to(there[:, None], weights.shape), u).T
         yield counts
@@ -287,16 +286,16 @@ def _deals(partition: Partition, stock: Shelves, mine: Ints, seed: int) -> Itera
 
 def _proportions(partition: Partition, stock: Shelves, mine: Ints, seed: int, attempt: int) -> Floats:
     """Label proportions `[M, L]`, drawn in each domain from what it has."""
-    classes = stock.count.shape[1]
+    classes = stock.size.shape[1]
     p = np.empty((len(mine), classes))
     for domain, who in _by_domain(mine):
-        y = torch.arange(classes).repeat_interleave(torch.from_numpy(stock.count[domain]))
+        y = torch.arange(classes).repeat_interleave(torch.from_numpy(stock.size[domain]))
         clients = who.stop - who.start
         part = partition.proportions(y, classes, clients, Stream(seed, f"proportions {attempt} {domain}"))
         if part.shape != (clients, classes) or not bool((part >= 0).all()) or not _ones(part.sum(dim=1)):
             raise ConfigError(
-                f"data.partition: proportions must be of shape ({clients}, {classes}), not negative, and sum to one "
-                f"for every client; got shape {tuple(part.shape)}"
+                f"data.partition: proportions must have the shape ({clients}, {classes}), no negative entry "
+                f"and rows that sum to one; got shape {tuple(part.shape)}"
             )
         p[who] = part.numpy()
     return p
@@ -304,7 +303,7 @@ def _proportions(partition: Partition, stock: Shelves, mine: Ints, seed: int, at
 
 def _personal(data: Data, weights: Floats, stock: Shelves, mine: Ints, seed: int) -> tuple[Ints, Ints]:
     """Rows for the personal test, client after client, and how many every client has `[M]`."""
-    room = stock.count[mine]
+    room = stock.size[mine]
     counts = spread(
         np.full(len(mine), data.test), weights, room, _uniforms(seed, "personal test", room.shape)
     )
@@ -321,7 +320,7 @@ def _personal(data: Data, weights: Floats, stock: Shelves, mine: Ints, seed: int
 def _balanced(stock: Shelves, each: int) -> list[Ints]:
     """For every group of tasks, as many rows of each label that occurs; repeated where there are fewer."""
     parts = []
-    for task, (start, count) in enumerate(zip(stock.start, stock.count, strict=True)):
+    for task, (start, count) in enumerate(zip(stock.start, stock.size, strict=True)):
         there = count > 0
         if not there.any():
             raise DataError(f"group {task} has no test samples")

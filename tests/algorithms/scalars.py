@@ -33,9 +33,7 @@ def state(model: float, w: Tensor | None = None) -> State:
     return State({"0.weight": numbers([model]).view(1, 1)}, {}, {}, memory)
 
 
-def inbox(
-    models: Sequence[float], heard: Sequence[bool] = (), slot: Sequence[int] = (), t: int = 0
-) -> Inbox:
+def inbox(models: Sequence[float], heard: Sequence[bool] = (), slot: Sequence[int] = (), t: int = 0) -> Inbox:
     """Replies; senders 1, 2, 3 in this order unless told otherwise."""
     return Inbox(
         {"0.weight": numbers(models).view(-1, 1, 1)},

@@ -39,10 +39,10 @@ def test_kept_values_are_scaled_and_as_many_as_asked() -> None:
 
 
 def test_a_stack_of_clients_drops_what_each_would_drop_alone() -> None:
-    keys, one = torch.tensor([3, 4, 3]), layer()
-    together = vmap(lambda key: dropped(one, X, key))(keys)
+    keys = torch.tensor([3, 4, 3])
+    together = vmap(lambda key: dropped(layer(), X, key))(keys)
     for i, key in enumerate(keys.tolist()):
-        assert torch.equal(together[i], dropped(one, X, key))
+        assert torch.equal(together[i], dropped(layer(), X, key))
     assert not torch.equal(together[0], together[1])
 
 
@@ -55,7 +55,7 @@ def test_evaluation_and_p_zero_change_nothing_and_p_one_drops_all() -> None:
 def test_gradients_pass_the_same_mask() -> None:
     x = X.clone().requires_grad_()
     out = dropped(layer(), x, 5)
-    out.sum().backward()
+    out.sum().backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
     assert torch.equal(x.grad, out.detach())
 
@@ -65,7 +65,8 @@ def test_dtype_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "shape"), [(nn.Dropout1d, (6, 5, 4)), (nn.Dropout2d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 2, 2, 2))]
+    ("plugin", "shape"),
+    [(nn.Dropout1d, (6, 5, 4)), (nn.Dropout2d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 2, 2, 2))],
 )
 def test_whole_channels_are_dropped(plugin: type[nn.Dropout2d], shape: tuple[int, ...]) -> None:
     model = with_streams(nn.Sequential(plugin(0.5)))

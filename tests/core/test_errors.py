@@ -26,7 +26,8 @@ def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("rayleight", "Did you mean 'rayleigh'?"), ("Ideel", "Did you mean 'Ideal'?"), ("xyz", "")]
+    ("name", "hint"),
+    [("rayleight", "Did you mean 'rayleigh'?"), ("Ideel", "Did you mean 'Ideal'?"), ("xyz", "")],
 )
 def test_an_unknown_name_lists_the_known_and_suggests_the_nearest(name: str, hint: str) -> None:
     message = str(UnknownNameError("channel", name, ["rayleigh", "Ideal"]))

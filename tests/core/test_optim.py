@@ -36,7 +36,7 @@ def tensors(purpose: str, t: int = 0, client: int = 0) -> dict[str, torch.Tensor
     }
 
 
-@pytest.mark.parametrize(("ours", "theirs"), CASES, ids=lambda case: repr(case) if case in () else None)
+@pytest.mark.parametrize(("ours", "theirs"), CASES, ids=[repr(ours) for ours, _ in CASES])
 def test_equals_torch_over_several_steps(
     ours: Optimizer, theirs: Callable[[Any], torch.optim.Optimizer]
 ) -> None:

@@ -19,7 +19,7 @@ LN3 = math.log(3)
 
 
 def scores() -> tuple[Task, State]:
-    """logits = x · (0, ln 3)."""
+    """The logits are x · (0, ln 3)."""
     task = Task(nn.Sequential(nn.Linear(1, 2, bias=False)).double())
     return task, State({"0.weight": torch.tensor([[0.0], [LN3]]).double()}, {}, {}, {})
 
@@ -84,7 +84,9 @@ STRICT = ("jensen_shannon", "symmetric_kl", "wasserstein1")
 @pytest.mark.parametrize("name", STRICT)
 @pytest.mark.parametrize("form", ["logits", "features.3"])
 def test_distances_of_probabilities_refuse_other_outputs(name: str, form: str) -> None:
-    with pytest.raises(ConfigError, match=f"'{name}' compares probabilities, but outputs = '{form}' are none"):
+    with pytest.raises(
+        ConfigError, match=f"'{name}' compares probabilities, but outputs = '{form}' are none"
+    ):
         distance(name, form)
 
 

@@ -134,7 +134,9 @@ def test_a_mistake_inside_the_users_code_is_shown_as_it_is() -> None:
 @pytest.mark.usefixtures("users_code")
 @pytest.mark.parametrize("name", ["Plain", "instance"])
 def test_what_is_no_plugin_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="exchange.channel: channel .* must be a dataclass .* or a function"):
+    with pytest.raises(
+        ConfigError, match=r"exchange\.channel: channel .* must be a dataclass .* or a function"
+    ):
         build("channel", f"ours_to_find.mod:{name}", {}, "exchange.channel")
 
 
@@ -149,7 +151,10 @@ def test_what_is_no_plugin_is_refused(name: str) -> None:
         ({"step": "big"}, "methods.X.step: input should be 'unit', 'sign', 'fixed' or 'softmax', got 'big'"),
         ({"adoption": "eat"}, "methods.X.adoption"),
         ({"share": 3}, "methods.X.share"),
-        ({"mu": 1}, r"unknown option methods.X.mu of algorithm 'KD-PDFL': 'mu'; known: .*Did you mean 'mu[12]'\?"),
+        (
+            {"mu": 1},
+            r"unknown option methods.X.mu of algorithm 'KD-PDFL': 'mu'; known: .*Did you mean 'mu[12]'\?",
+        ),
         ({"distance": "wasserstein3"}, "methods.X.*unknown distance 'wasserstein3'; known: .*wasserstein1"),
         ({"distance": "wasserstein1", "outputs": "logits"}, "methods.X.*compares probabilities"),
     ],
@@ -167,7 +172,9 @@ def test_options_become_what_the_fields_say() -> None:
 
 def test_functions_are_bound() -> None:
     assert build("distance", "wasserstein1", {}, "distance").func is wasserstein1
-    with pytest.raises(UnknownNameError, match="unknown option here.r of distance 'wasserstein1': 'r'; known: p, q"):
+    with pytest.raises(
+        UnknownNameError, match=r"unknown option here\.r of distance 'wasserstein1': 'r'; known: p, q"
+    ):
         build("distance", "wasserstein1", {"r": 1}, "here")
 
 

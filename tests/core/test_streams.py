@@ -98,7 +98,7 @@ def test_the_extreme_words_give_neither_zero_nor_one() -> None:
 def test_integers_stay_in_range(high: int, t: int) -> None:
     draws = Stream(1, "any").integers(64, t, high=high)
     assert draws.dtype == torch.int64
-    assert 0 <= draws.min()
+    assert draws.min() >= 0
     assert draws.max() < high
 
 
@@ -132,7 +132,7 @@ def test_a_permutation_holds_everything_once(n: int, t: int) -> None:
 def test_all_permutations_come_equally_often() -> None:
     orders = Stream(9, "any").permutation(3, torch.arange(6000))
     codes = (orders * torch.tensor([9, 3, 1])).sum(dim=-1)
-    counts = codes.unique(return_counts=True)[1]
+    counts = torch.tensor([int((codes == code).sum()) for code in set(codes.tolist())])
     assert len(counts) == math.factorial(3)
     assert stats.chisquare(counts.numpy()).pvalue > 0.01
 

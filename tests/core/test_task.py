@@ -15,7 +15,7 @@ from coterie.core.optim import Sgd
 from coterie.core.streams import Stream
 from coterie.core.task import Task
 from coterie.core.types import Batch, State
-from tests.trees import pick, same, stack
+from tests.trees import same, stack
 
 B = 5
 
@@ -44,13 +44,22 @@ def layer_norm() -> nn.Module:
 
 def group_norm() -> nn.Module:
     return nn.Sequential(
-        nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 4)
+        nn.Unflatten(1, (1, 6)),
+        nn.Conv1d(1, 4, 3),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 4),
     )
 
 
 def convolution() -> nn.Module:
     return nn.Sequential(
-        nn.Unflatten(1, (1, 2, 3)), nn.Conv2d(1, 3, 2, padding=1), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(6, 4)
+        nn.Unflatten(1, (1, 2, 3)),
+        nn.Conv2d(1, 3, 2, padding=1),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(6, 4),
     )
 
 
@@ -164,6 +173,16 @@ def test_dropout_depends_on_the_key_of_the_step_only() -> None:
     assert not any("stream_key" in k for k in (*state.params, *state.buffers, *task.share(state)))
 
 
+def test_a_stack_of_steps_compiles_whole() -> None:
+    layers = [nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 4)]
+    task = Task(nn.Sequential(*layers).double())
+    states = stack([fresh(task, seed) for seed in range(2)])
+    compiled = torch.compile(vmap(task.step), backend="eager", fullgraph=True)
+    for t in range(2):
+        batches = stack([batch(t, i) for i in range(2)])
+        same(compiled(states, batches), vmap(task.step)(states, batches), 1e-12)
+
+
 def test_a_start_is_seeded_and_leaves_the_global_generator_alone() -> None:
     task = Task(mlp())
     torch.manual_seed(7)
@@ -192,11 +211,10 @@ def test_attention_starts_anew_with_every_seed() -> None:
 
 
 def test_a_frozen_layer_is_carried_but_not_trained() -> None:
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4)).double()
-    model[0].requires_grad_(False)
-    task = Task(model)
+    frozen = nn.Linear(6, 8).requires_grad_(False)
+    task = Task(nn.Sequential(frozen, nn.ReLU(), nn.Linear(8, 4)).double())
     state = fresh(task)
-    same({**state.params, **state.buffers}["0.weight"], model[0].weight.detach())  # whoever froze it meant it
+    same({**state.params, **state.buffers}["0.weight"], frozen.weight)  # whoever froze it meant it
     new, _ = task.step(state, batch(0))
     assert not torch.equal(new.params["2.weight"], state.params["2.weight"])
     same({**new.params, **new.buffers}["0.weight"], {**state.params, **state.buffers}["0.weight"])
@@ -254,7 +272,9 @@ def test_a_layer_by_name() -> None:
     task = Task(convolution().double())
     state, x = fresh(task), batch(0).x
     seen = task.layer(state, x, "1")
-    want = nn.functional.conv2d(x.view(B, 1, 2, 3), state.params["1.weight"], state.params["1.bias"], padding=1)
+    want = nn.functional.conv2d(
+        x.view(B, 1, 2, 3), state.params["1.weight"], state.params["1.bias"], padding=1
+    )
     same(seen, want.flatten(1), 1e-12)
     assert not any(m._forward_hooks for m in task._eval.modules())
 

@@ -84,7 +84,9 @@ def test_bounds(pair: tuple[Tensor, Tensor]) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_finite_at_extreme_probabilities(name: str, dtype: torch.dtype) -> None:
     tiny = torch.finfo(dtype).tiny
-    rows = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, tiny, tiny], [tiny / 8, 1.0, 0.0]], dtype=dtype)
+    rows = torch.tensor(
+        [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [1.0, tiny, tiny], [tiny / 8, 1.0, 0.0]], dtype=dtype
+    )
     d = ALL[name](rows[:, None], rows[None])
     assert d.dtype == dtype
     assert d.isfinite().all()

@@ -64,14 +64,12 @@ METRICS = [
 
 
 def exchange(t: int, client: int, neighbours: list[int], **more: Any) -> dict[str, Any]:
-    heard = np.ones(len(neighbours), dtype=bool)
     return {
         "world": 1,
         "t": t,
         "kind": "wake",
         "client": client,
         "neighbours": neighbours,
-        "heard": heard,
         **more,
     }
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,6 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
     assert environment["python"] == sys.version.split()[0]
     assert {"coterie", "torch", "numpy", "platform", "cpus", "commit", "command", "date"} < set(environment)
     assert b"NaN" not in b"".join(files(folder.path).values())
-    assert folder.checkpoint == folder.path / "checkpoint.safetensors"
 
 
 def test_a_filled_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -183,6 +183,17 @@ def test_a_failed_creation_leaves_nothing(tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "run", broken)
     assert [p.name for p in (tmp_path / "run").iterdir()] == [".lock"]
     RunFolder.create(tmp_path / "run", EXPERIMENT).close()
+
+
+def test_creating_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(RunError, match=r"experiment\.toml: File too large"):
+            RunFolder.create(tmp_path, EXPERIMENT.replace(name="x" * 100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [p.name for p in tmp_path.iterdir()] == [".lock"]
 
 
 def test_free_names(tmp_path: Path) -> None:

@@ -72,6 +72,37 @@ def test_a_graph_without_groups(tmp_path: Path) -> None:
     assert len(figure.axes) == 2  # the map and its colour bar, no truth beside it
 
 
+def test_many_clients_labels_and_settings(tmp_path: Path) -> None:
+    m, classes = 300, 47
+    experiment = EXPERIMENT.replace(seeds=[0], data__clients=m, grid={"train.lr": [0.1, 0.2, 0.3, 0.4, 0.5]})
+    worlds = [{**w._asdict(), "experiment": None, "federation": 0} for w in experiment.worlds()]
+    labels = np.random.default_rng(0).integers(0, 3, (m, classes))
+    clients = {
+        "seed": 0,
+        "classes": [str(k) for k in range(classes)],
+        "group": np.arange(m) % 3,
+        "train": labels.sum(axis=1),
+        "labels": labels,
+    }
+    with RunFolder.create(tmp_path / "run", experiment) as folder:
+        folder.describe(worlds, [clients])
+        for world in range(len(worlds)):
+            folder.metrics({"world": world, "t": 10, "personal": np.full(m, 0.5 + world / 100)})
+        folder.exchange(
+            {
+                "world": 1,
+                "t": 0,
+                "client": 0,
+                "neighbours": [1, 3],
+                "heard": [True, True],
+                "weight": [0.0, 1.0],
+            }
+        )
+    paths = Run(tmp_path / "run").plot(tmp_path / "elsewhere")
+    assert "graph-KD-PDFL_lr=0.1" in [p.stem for p in paths]
+    assert all(imread(p).shape[1] <= 1600 for p in paths)
+
+
 def test_a_folder_that_cannot_be_written(run: Run) -> None:
     (run.path / "plots").write_text("")
     with pytest.raises(RunError, match=r"cannot write .*plots"):

@@ -56,21 +56,39 @@ class KDPDFL(Algorithm):
         return Algorithm.init(self, task, start)._replace(memory={"w": start.row})
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+        w, d = self.look(task, state, inbox, probe)
+        # θ_i = (1 - c_i) Σ_j w_ij θ_j + c_i θ_i, with the w_ij of those heard scaled to sum to one
+        w_j = torch.where(inbox.heard, w[inbox.slot], 0.0)
+        c_i = torch.where(w_j.sum() > 0, self.confidence(probe, inbox), 1.0)
+        share = (1 - c_i) * w_j / w_j.sum().clamp_min(torch.finfo(w.dtype).tiny)
+        new = self.blend(task, state, inbox, share)._replace(memory={"w": w})
+        return new, {"distance": d, "weight": w_j, "confidence": c_i}
+
+    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+        # θ_j = θ_i, or (`mix`) as far as j trusts i, measured by the neighbour it trusts most
+        if self.adoption != "mix":
+            return Algorithm.adopt(self, task, state, inbox, probe)
+        w, d = self.look(task, state, inbox, probe)
+        w_i = w[inbox.slot]
+        share = (1 - self.confidence(probe, inbox)) * w_i / w.max().clamp_min(torch.finfo(w.dtype).tiny)
+        new = self.blend(task, state, inbox, share)._replace(memory={"w": w})
+        return new, {"distance": d, "weight": w_i, "confidence": 1 - share.sum()}
+
+    def look(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[Tensor, Tensor]:
+        """The new row of W `[M]`, and the distances `[K]` that led to it."""
         # (z_i@i, z_j@i) = MidGetter(θ_i, θ_j, X_i)
         z_i = self.mid_getter(task, state, probe)
         z_j = task.over(lambda theirs: self.mid_getter(task, theirs, probe), state, inbox.messages)
         # d_W(i,j) = Wasserstein2D(z_i@i, z_j@i)
         d = self.statistical_distance(z_i, z_j, probe)
         # ConnVectorUpdate(i,j) as in equation (2)
-        w = self.conn_vector_update(state.memory["w"], d, inbox)
-        # θ_i = (1 - c_i) Σ_j w_ij θ_j + c_i θ_i
-        w_j = torch.where(inbox.heard, w[inbox.slot], 0.0)
-        c_i = torch.where(w_j.sum() > 0, self.confidence(probe, inbox), 1.0)
-        share = (1 - c_i) * w_j / w_j.sum().clamp_min(torch.finfo(w.dtype).tiny)
-        own = self.offer(task, state)
-        theta = {k: m + c_i.to(m.dtype) * own[k] for k, m in average(share, inbox.messages).items()}
-        new = task.take(state, theta)._replace(memory={"w": w})
-        return new, {"distance": d, "weight": w_j, "confidence": c_i}
+        return self.conn_vector_update(state.memory["w"], d, inbox), d
+
+    def blend(self, task: Task, state: State, inbox: Inbox, share: Tensor) -> State:
+        """Σ_j share_j θ_j + (1 - Σ_j share_j) θ_i, of all that is sent."""
+        own, rest = self.offer(task, state), 1 - share.sum()
+        mixed = {k: m + rest.to(m.dtype) * own[k] for k, m in average(share, inbox.messages).items()}
+        return task.take(state, mixed)
 
     def mid_getter(self, task: Task, state: State, probe: Probe) -> Tensor:
         """The outputs of one model on the star's own samples, `[n, L]`."""
@@ -84,7 +102,7 @@ class KDPDFL(Algorithm):
     def conn_vector_update(self, w: Tensor, d: Tensor, inbox: Inbox) -> Tensor:
         """Eq. 2, for the neighbours heard: w_ij ← max(0, w_ij - η ∇h_j)."""
         if self.step == "softmax":
-            w_j = torch.softmax(torch.where(inbox.heard, -d / self.tau, -torch.inf), dim=0)
+            w_j = torch.exp(-d / self.tau)
         else:
             w_j = w[inbox.slot]
             grad_g = -1 / w.sum().clamp_min(BARRIER) if self.regularizer == "degree" else w_j

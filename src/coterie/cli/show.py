@@ -29,8 +29,7 @@ def show(
     from coterie.cli.folders import found
     from coterie.runs import Run, text
 
-    result = Run(found(run))
-    summary = result.summary()
+    summary = Run(found(run)).summary()
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif markdown:

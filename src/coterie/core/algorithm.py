@@ -37,14 +37,14 @@ class Algorithm(ABC):
     """What is sent: `all` parameters and buffers, the `base` (all but the head), or glob patterns."""
     adoption: Adoption = "replace"
     """What a neighbour does with the star's broadcast: `replace` its own model, `average` half and
-    half, `mix` as if it were the star with one reply, or `ignore` it."""
+    half, `mix` by weighing it as a star weighs a reply, or `ignore` it."""
 
     def init(self, task: Task, start: Start) -> State:
         """What this client carries."""
         return State(start.params, start.buffers, task.optimizer.init(start.params), {})
 
     def pace(self, t: int) -> float:
-        """By how much this method scales the local step at iteration t."""
+        """By how much this method scales the local step at iteration t, until the closing phase."""
         return 1.0
 
     def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:

@@ -56,7 +56,10 @@ class Partition(Protocol):
 class Shift(Protocol):
     """A shift plugin: how groups of clients differ beyond their labels' frequencies."""
 
-    groups: int
+    @property
+    def groups(self) -> int:
+        """How many groups differ."""
+        ...
 
     def inputs(self, x: Tensor, group: int) -> Tensor:
         """What this group sees of `x`; the same object if it sees it unchanged."""

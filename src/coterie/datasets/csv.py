@@ -118,8 +118,8 @@ class Csv:
             if not np.isfinite(x[i]).all():
                 bad = next(j for j in where if not _is_number(row[j]))
                 raise DataError(
-                    f"{path}, line {line}, column {header[bad]!r}: expected a finite number, got {row[bad]!r}; "
-                    f"mend the file or leave the column out with data.set.drop"
+                    f"{path}, line {line}, column {header[bad]!r}: expected a finite number, "
+                    f"got {row[bad]!r}; mend the file or leave the column out with data.set.drop"
                 )
             if not row[label]:
                 raise DataError(f"{path}, line {line}: the label (column {self.label!r}) is empty")

@@ -60,18 +60,23 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes}"
         if key not in tasks:
             built = e.model.build("model", "model")
-            model = built.build(inputs, classes) if hasattr(built, "build") else built(inputs, classes)
+            with torch.random.fork_rng(
+                devices=[]
+            ):  # a layer without reset_parameters keeps what it draws here
+                torch.manual_seed(0)
+                model = built.build(inputs, classes) if hasattr(built, "build") else built(inputs, classes)
             if not isinstance(model, torch.nn.Module):
                 raise ConfigError(f"model {e.model.name!r} gives {type(model).__name__}, not an nn.Module")
             tasks[key] = Task(
                 model.to(dtype), optimizer=e.train.optimizer, head=getattr(model, "head_name", "")
             )
         algorithm = world.algorithm
-        if (key, algorithm) not in tried:
-            some = slice(0, max(2, min(e.train.batch, len(federation.train.index))))
+        attempt = f"{key} {type(algorithm)} {algorithm} {e.train.batch}"
+        if attempt not in tried:
+            some = torch.arange(e.train.batch) % len(federation.train.index)
             x, y = federation.pool[federation.train.index[some]].to(dtype), federation.train.label[some]
             trial(tasks[key], algorithm, x, y, classes)
-            tried.add((key, algorithm))
+            tried.add(attempt)
         found.append(tasks[key])
     return found
 

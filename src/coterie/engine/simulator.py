@@ -186,7 +186,9 @@ class Simulator:
         return (slice(a, b) for a, b in pairwise(edges))
 
     def _lr(self, m: Member, ts: Tensor) -> Tensor:
-        rates = [m.schedule.lr(t) * m.algorithm.pace(t) for t in ts.tolist()]
+        # The closing phase is the same for every method.
+        paces = [1.0 if m.schedule.closing(t) else m.algorithm.pace(t) for t in ts.tolist()]
+        rates = [m.schedule.lr(t) * pace for t, pace in zip(ts.tolist(), paces, strict=True)]
         return torch.tensor(rates, dtype=torch.float64)[:, None].expand(-1, m.schedule.clients)
 
     def _learns(self, ts: Tensor) -> Tensor | None:

@@ -116,7 +116,7 @@ class Stack:
             return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
 
         row = torch.zeros(m, width, dtype=self.dtype, device=self.device)
-        row[:, :m] = (1 - torch.eye(m)) / m
+        row[:, :m] = (1 - torch.eye(m, dtype=self.dtype)) / m
         return Start(stacked(0), stacked(1), row)
 
     def _home(self, tensor: Tensor) -> Tensor:
@@ -143,9 +143,11 @@ class Clients:
             {k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in range(3)
         )
         whole = State(params, buffers, optim, {})
-        parts = (
-            gather(whole, g.clients)._replace(memory=s.memory) for g, s in zip(groups, states, strict=True)
+        # What a method starts with may be one tensor under two names, or one for all clients: copied apart.
+        memories = (
+            {k: v.clone(memory_format=torch.contiguous_format) for k, v in s.memory.items()} for s in states
         )
+        parts = (gather(whole, g.clients)._replace(memory=m) for g, m in zip(groups, memories, strict=True))
         return cls(whole, tuple(parts))
 
     def tensors(self) -> Tensors:
@@ -186,7 +188,7 @@ def _stack(
         algorithm = world.algorithm
         # Methods that learn locally in the ordinary way come first: they can take that step together.
         own_step = type(algorithm).local is not Algorithm.local
-        key = (own_step, type(algorithm), tuple(_options(algorithm, numbers=False).items()))
+        key = (own_step, type(algorithm), repr(_options(algorithm, numbers=False)))
         alike.setdefault(key, []).append((i, world, federation, algorithm))
     groups: list[Group] = []
     schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
@@ -196,7 +198,9 @@ def _stack(
         for i, world, federation, algorithm in items:
             e = world.experiment
             same = f"{world.seed} {e.data.clients} {e.train!r} {e.exchange!r} {e.population!r}"
-            schedule = schedules.setdefault(same, Schedule.of(e, world.seed))
+            if same not in schedules:
+                schedules[same] = Schedule.of(e, world.seed)
+            schedule = schedules[same]
             members.append(
                 Member(i, world, algorithm, federation, schedule, slice(at, at + schedule.clients))
             )

@@ -17,6 +17,7 @@ from coterie.core.algorithm import Algorithm, receive, wake
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Probe, Start, State
+from coterie.engine.stack import gather
 
 __all__ = ["trial"]
 
@@ -36,15 +37,18 @@ def trial(task: Task, algorithm: Algorithm, x: Tensor, y: Tensor, classes: int) 
     batch = Batch(xs, ys, 0 * ones, torch.zeros(2, dtype=torch.int64))
     probe = Probe(xs, ys, torch.ones(2, len(x), dtype=torch.bool), len(x) * ones)
 
-    state: State = _named(task, lambda: vmap(partial(algorithm.init, task))(start))
-    logits: Tensor = _named(task, lambda: task.logits(_first(state), x))
-    if logits.dim() != 2 or logits.shape[1] != classes:
+    state: State = _named(task, algorithm, lambda: vmap(partial(algorithm.init, task))(start))
+    one = gather(state, torch.tensor(0))  # alone first: messages about shapes are plainer
+    logits: Any = _named(task, algorithm, lambda: task.logits(one, x))
+    shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if shape != (len(x), classes):
         raise ModelError(
-            f"model {type(task.model).__name__} puts out {tuple(logits.shape[1:])} for a sample, but the "
-            f"labels need ({classes},): one number for each of {classes} classes"
+            f"model {type(task.model).__name__} puts out {shape} for {len(x)} samples, but the labels need "
+            f"{(len(x), classes)}: one number for each of {classes} classes"
         )
-    state, _ = _named(task, lambda: vmap(partial(algorithm.local, task))(state, batch))
-    offers = _named(task, lambda: vmap(partial(algorithm.offer, task))(state))
+    _named(task, algorithm, lambda: vmap(task.logits)(state, xs))
+    state, _ = _named(task, algorithm, lambda: vmap(partial(algorithm.local, task))(state, batch))
+    offers = _named(task, algorithm, lambda: vmap(partial(algorithm.offer, task))(state))
     inbox = Inbox(
         {k: m[:, None] for k, m in offers.items()},
         torch.ones(2, 1, dtype=torch.bool),
@@ -53,35 +57,33 @@ def trial(task: Task, algorithm: Algorithm, x: Tensor, y: Tensor, classes: int) 
     )
     if offers:
         for act in (wake, receive):
-            _named(task, partial(vmap(partial(act, algorithm, task)), state, inbox, probe))
+            _named(task, algorithm, partial(vmap(partial(act, algorithm, task)), state, inbox, probe))
 
 
-def _first(state: State) -> State:
-    return State(*({k: v[0] for k, v in part.items()} for part in state))
-
-
-def _named(task: Task, call: Callable[[], T]) -> T:
+def _named(task: Task, algorithm: Algorithm, call: Callable[[], T]) -> T:
     """The call's result, or an error that names the layer in which it failed."""
-    inside: list[str] = []
+    inside = [f"method {type(algorithm).__name__} with model {type(task.model).__name__}"]
 
     def enter(name: str, _module: nn.Module, _args: Any) -> None:
         inside.append(name)
 
-    hooks = [
-        module.register_forward_pre_hook(partial(enter, f"layer {name!r} ({type(module).__name__})"))
-        for model in task.evaluated
-        for name, module in model.named_modules()
-        if name and not any(True for _ in module.children())
-    ]
+    def leave(_module: nn.Module, _args: Any, _output: Any) -> None:
+        inside.pop()
+
+    hooks = []
+    for model in task.evaluated:
+        for name, module in model.named_modules():
+            where = f"layer {name!r} ({type(module).__name__})" if name else f"model {type(module).__name__}"
+            hooks.append(module.register_forward_pre_hook(partial(enter, where)))
+            hooks.append(module.register_forward_hook(leave))
     try:
         return call()
     except CoterieError:
         raise
     except Exception as error:
-        where = inside[-1] if inside else f"model {type(task.model).__name__}"
         reason = str(error).strip().partition("\n")[0]
         raise ModelError(
-            f"{where} cannot be run batched over clients on samples of this shape and type: {reason}"
+            f"{inside[-1]} cannot be run batched over clients on samples of this shape and type: {reason}"
         ) from error
     finally:
         for hook in hooks:

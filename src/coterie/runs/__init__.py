@@ -8,9 +8,9 @@
     metrics.jsonl           one row per world and evaluation: {"world", "t", "personal" [M], "global" [M],
                             "validation" [M], "loss" [M], "bytes", "diverged" [client, ...]}
     exchanges.jsonl         one row per client that woke or received: {"world", "t", "kind": "wake|receive",
-                            "client", "neighbours" [K], "heard" [K]} and what the method reports,
-                            such as "distance" [K], "weight" [K], "confidence"
-    checkpoint.safetensors  where the run goes on, written by the engine
+                            "client", "neighbours" [K], "heard" [K] (absent: all were)} and what the
+                            method reports, such as "distance" [K], "weight" [K], "confidence"
+    checkpoint-*.safetensors  where the run goes on, written by the engine
     summary.json            the numbers of the result table
     plots/*.png             the pictures
     .lock                   held by the process that writes here

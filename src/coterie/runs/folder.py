@@ -9,13 +9,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
 from coterie.runs.environment import environment
 from coterie.runs.files import append, encode, explained, replace
 from coterie.runs.run import Run
-from coterie.runs.toml import dumps
+from coterie.core.toml import dumps
 
 if TYPE_CHECKING:  # it takes torch along, which a reader of run folders does not need
     from coterie.experiment import Experiment
@@ -76,11 +76,6 @@ class RunFolder:
                     raise RunError(f"{path} is damaged: {name} is missing")
             return cls(path, lock)
 
-    @property
-    def checkpoint(self) -> Path:
-        """Where the engine keeps its checkpoint."""
-        return self.path / "checkpoint.safetensors"
-
     def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
         """Who takes part: worlds.json and clients.json."""
         replace(self.path / "worlds.json", encode(worlds))
@@ -94,15 +89,8 @@ class RunFolder:
         """What one client heard and made of it."""
         self._add(_EXCHANGES, row)
 
-    def status(
-        self,
-        state: Literal["running", "stopped", "failed", "done"],
-        t: int,
-        iterations: int,
-        seconds: float,
-        **more: Any,
-    ) -> None:
-        """Where the run stands; what was recorded so far becomes visible to readers."""
+    def status(self, state: str, t: int, iterations: int, seconds: float, **more: Any) -> None:
+        """Where the run stands: running, stopped, failed or done; all rows become visible to readers."""
         self._flush(durable=False)
         values = {"state": state, "t": t, "iterations": iterations, "seconds": seconds, **more}
         replace(self.path / "status.json", encode(values))

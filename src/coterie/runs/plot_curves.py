@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,11 +22,22 @@ _ROOM = 8
 """So many methods can be named at the ends of their lines; more need a legend."""
 
 
+class _End(NamedTuple):
+    """Where a line ends."""
+
+    y: float
+    x: float
+    """As a share of the axis: less than one while the run is going on."""
+    name: str
+    colour: str
+
+
 def curves(
     ax: Axes, methods: Mapping[str, Sequence[Track]], score: str, closing: tuple[float, float]
 ) -> None:
     """Mean over clients and seeds in percent; the band is one standard deviation over seeds each way."""
-    ends: list[tuple[float, str, str]] = []
+    start, end = closing
+    ends: list[_End] = []
     for name, (colour, dashes) in method_colours(methods).items():
         t, means = curve(methods[name], score)
         mean = 100 * means.mean(axis=0)
@@ -35,8 +47,7 @@ def curves(
             std = 100 * means.std(axis=0, ddof=1)
             ax.fill_between(t, mean - std, mean + std, color=colour, alpha=0.16, linewidth=0, zorder=2)
         if len(mean) and np.isfinite(mean[-1]):
-            ends.append((float(mean[-1]), name, colour))
-    start, end = closing
+            ends.append(_End(float(mean[-1]), float(t[-1]) / end, name, colour))
     ax.set_xlim(0, end)
     if start < end:
         ax.axvspan(start, end, color="#f1f1f1", linewidth=0, zorder=0)
@@ -62,22 +73,23 @@ def curves(
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5)
 
 
-def _name_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+def _name_ends(ax: Axes, ends: list[_End]) -> None:
     """Names and last values beside the ends of the lines, moved apart where they would overlap."""
     low, high = ax.get_ylim()
     ends = sorted(ends)
     gap = 0.058 * (high - low)
-    places = [y for y, _, _ in ends]
+    right = max((end.x for end in ends), default=1.0) + 0.035
+    places = [end.y for end in ends]
     for _ in range(100):
         for k in range(len(places) - 1):
             if (short := gap - (places[k + 1] - places[k])) > 1e-9:
                 places[k] -= short / 2
                 places[k + 1] += short / 2
-    for place, (y, name, colour) in zip(places, ends, strict=True):
+    for place, (y, x, name, colour) in zip(places, ends, strict=True):
         ax.annotate(
             f"{name}  {y:.1f}",
-            (1, y),
-            (1.035, place),
+            (x, y),
+            (right, place),
             xycoords=("axes fraction", "data"),
             textcoords=("axes fraction", "data"),
             color=colour,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from coterie.runs.style import GREY, INK
+from coterie.runs.style import INK, title
 from coterie.runs.tracks import Floats, Track
 
 __all__ = ["gain", "gains"]
@@ -33,10 +33,6 @@ def gain(ax: Axes, name: str, colour: str, values: Floats) -> None:
     ax.grid(axis="y")
     ax.set_xlim(-1, 101)
     ax.set_xlabel("clients of all seeds, sorted (%)")
-    ax.set_title(name, fontweight="bold", fontsize=10, color=colour, pad=20)
     won, same = (points > 0).mean(), (points == 0).mean()
     text = f"{won:.0%} gain, {lost.mean():.0%} lose" + (f", {same:.0%} equal" if same else "")
-    ax.annotate(
-        f"{text}; mean {points.mean():+.1f} points", (0, 1), (0, 7), "axes fraction",
-        textcoords="offset points", fontsize=7.5, color=GREY,
-    )  # fmt: skip
+    title(ax, name, f"{text}; mean {points.mean():+.1f} points", colour)

@@ -47,8 +47,7 @@ def heat_map(ax: Axes, weight: Floats, group: Ints, name: str, auc: float | None
 
 def colour_bar(image: AxesImage, ax: Axes) -> None:
     """Beside the heat map, with the label in plain words."""
-    figure = ax.figure
-    bar = figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03, aspect=32, extend="max")
+    bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03, aspect=32, extend="max")
     bar.set_label("how much the client in this row\nlistens to the client in this column", fontsize=8)
     bar.outline.set_visible(False)
 
@@ -70,12 +69,9 @@ def _frame(ax: Axes, group: Ints, order: Ints, numbers: bool) -> None:
     ax.set_ylim(m - 0.5, -0.5)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    if numbers and m <= _FEW:
-        ax.set_xticks(range(m), [str(c) for c in order], fontsize=6.5, rotation=90 if m > 25 else 0)
-        ax.set_yticks(range(m), [str(c) for c in order], fontsize=6.5)
-    else:
-        ax.set_xticks([])
-        ax.set_yticks([])
+    named = [str(c) for c in order] if numbers and m <= _FEW else []
+    ax.set_xticks(range(len(named)), named, fontsize=6.5, rotation=90 if m > 25 else 0)
+    ax.set_yticks(range(len(named)), named, fontsize=6.5)
     ax.tick_params(length=0, pad=2)
     if m <= _FEW:
         for k in range(m):

@@ -25,32 +25,26 @@ def labels(ax: Axes, world: Track) -> None:
     counts, group, m = world.labels[order], world.group[order], len(order)
     ends = np.cumsum(counts, axis=1)
     colours = label_colours(counts.shape[1])
-    tall = 0.82 if m <= _FEW else 1.0
-    # One polygon for each label, through the corners of its bars: quick for thousands of clients.
-    y = np.repeat(np.arange(m), 2) + np.tile([-tall / 2, tall / 2], m)
-    for k, colour in enumerate(colours):
-        right = np.repeat(ends[:, k], 2)
-        left = right - np.repeat(counts[:, k], 2)
-        if m > _FEW:
-            ax.fill_betweenx(y, left, right, color=colour, linewidth=0)
-        else:
-            ax.barh(np.arange(m), counts[:, k], tall, left[::2], color=colour, linewidth=0)
+    rows = np.arange(m)
+    edges = np.stack([rows - 0.5, rows + 0.5], axis=1).ravel()
+    for count, end, colour in zip(counts.T, ends.T, colours, strict=True):
+        if m <= _FEW:
+            ax.barh(rows, count, 0.82, end - count, color=colour, linewidth=0)
+        else:  # one polygon for each label instead of one bar for each client: quick for thousands
+            ax.fill_betweenx(edges, np.repeat(end - count, 2), np.repeat(end, 2), color=colour, linewidth=0)
     ax.set_ylim(m - 0.5, -0.5)
     ax.set_xlim(0, ends[:, -1].max() * 1.02)
     ax.set_xlabel("training samples")
     ax.set_ylabel("client")
-    ax.set_yticks(range(m) if m <= _FEW else [], [str(c) for c in order] if m <= _FEW else [], fontsize=6.5)
+    named = m if m <= _FEW else 0
+    ax.set_yticks(rows[:named], [str(c) for c in order[:named]], fontsize=6.5)
     ax.tick_params(axis="y", length=0, pad=2)
     ax.spines["left"].set_visible(False)
     for start in group_bars(ax, group)[1:]:
         ax.axhline(start - 0.5, color=GREY, linewidth=0.8)
     _legend(ax, world.classes, colours)
-    groups = len(np.unique(group))
-    title(
-        ax,
-        "What each client has",
-        "training samples by label" + (", clients ordered by group" if groups > 1 else ""),
-    )
+    ordered = ", clients ordered by group" if len(np.unique(group)) > 1 else ""
+    title(ax, "What each client has", f"training samples by label{ordered}")
 
 
 def _legend(ax: Axes, classes: tuple[str, ...], colours: list[Any]) -> None:

@@ -9,6 +9,7 @@ overview.png    the first three in one
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
-from coterie.runs.files import explained
+from coterie.runs.files import explained, replace
 from coterie.runs.plot_curves import curves
 from coterie.runs.plot_gain import gain, gains
 from coterie.runs.plot_graph import colour_bar, heat_map, true_groups, weights
@@ -43,9 +44,10 @@ def draw(run: Run, folder: Path) -> list[Path]:
         paths = []
         for name, figure in figures.items():
             FigureCanvasAgg(figure)
+            image = io.BytesIO()
+            figure.savefig(image, format="png")
             paths.append(folder / f"{name}.png")
-            with explained(paths[-1]):
-                figure.savefig(paths[-1])
+            replace(paths[-1], image.getvalue())
         return paths
 
 
@@ -57,7 +59,7 @@ class _Pictures:
         self.name = run.config["name"]
         self.first: Track = run.tracks[0]
         iterations, closing = run.config["train"]["iterations"], run.config["train"]["personalize"]
-        self.closing = (iterations * (1 - closing), iterations)
+        self.closing = (iterations - round(closing * iterations), iterations)
         self.graphs = [
             name for name, worlds in self.methods.items() if any(w.world in self.weighed for w in worlds)
         ]
@@ -66,8 +68,8 @@ class _Pictures:
         pictures = {"overview": self.overview(), "curves": self.curves(), "labels": self.labels()}
         for name in self.graphs:
             pictures[f"graph-{re.sub(r'[^A-Za-z0-9.+=-]+', '_', name).strip('_')}"] = self.graph(name)
-        if (gains_ := self.gain()) is not None:
-            pictures["gain"] = gains_
+        if (picture := self.gain()) is not None:
+            pictures["gain"] = picture
         return pictures
 
     def curves(self) -> Figure:

@@ -23,7 +23,6 @@ STYLE: Any = {
     "axes.labelcolor": INK,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlelocation": "left",
     "figure.constrained_layout.h_pad": 0.1,
     "figure.constrained_layout.w_pad": 0.1,
     "figure.dpi": 150,
@@ -72,13 +71,12 @@ def label_colours(count: int) -> list[Any]:
     return [colormaps["turbo"](0.03 + 0.94 * n / (count - 1)) for n in range(count)]
 
 
-def title(ax: Axes, text: str, below: str = "") -> None:
-    """A bold line that says what one sees, and a grey one that says how to read it."""
-    ax.set_title(text, fontweight="bold", fontsize=10.5, pad=20 if below else 8)
-    if below:
-        ax.annotate(
-            below, (0, 1), (0, 7), "axes fraction", textcoords="offset points", color="#555555", fontsize=8
-        )
+def title(ax: Axes, text: str, below: str, colour: str = INK) -> None:
+    """A bold line that says what one sees, and a small one that says how to read it."""
+    ax.set_title(text, loc="left", fontweight="bold", fontsize=10.5, color=colour, pad=20)
+    ax.annotate(
+        below, (0, 1), (0, 7), "axes fraction", textcoords="offset points", color="#555555", fontsize=8
+    )
 
 
 def group_bars(ax: Axes, group: Ints) -> Ints:

@@ -125,13 +125,14 @@ def read_weighed(path: Path) -> dict[int, list[Weighed]]:
         for row in read_rows(path / "exchanges.jsonl"):
             if "weight" not in row:
                 continue
-            heard = [
-                k
-                for k, (h, w) in enumerate(zip(row["heard"], row["weight"], strict=True))
+            heard = row.get("heard", [True] * len(row["neighbours"]))
+            known = [
+                (j, w)
+                for j, h, w in zip(row["neighbours"], heard, row["weight"], strict=True)
                 if h and w is not None
             ]
-            neighbours = np.array([row["neighbours"][k] for k in heard], dtype=np.int64)
-            weight = np.array([row["weight"][k] for k in heard], dtype=np.float64)
+            neighbours = np.array([j for j, _ in known], dtype=np.int64)
+            weight = np.array([w for _, w in known], dtype=np.float64)
             worlds[row["world"]].append(Weighed(row["t"], row["client"], neighbours, weight))
     except _DAMAGE as error:
         raise RunError(f"{path / 'exchanges.jsonl'} is damaged: {error!r}") from None

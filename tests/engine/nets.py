@@ -1,0 +1,228 @@
+"""Models and data as a user would write them, found as `"tests.engine.nets:name"`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 - everybody calls it F
+
+from coterie.core.algorithm import Algorithm
+from coterie.core.task import Task
+from coterie.core.types import Batch, Inbox, Info, Probe, Start, State
+
+Shape = tuple[int, ...]
+
+
+def plain(inputs: Shape, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(inputs), classes))
+
+
+def _between(inputs: Shape, classes: int, *layers: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(inputs), 8), *layers, nn.Linear(8, classes))
+
+
+def batch_norm(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, nn.BatchNorm1d(8, momentum=0.3), nn.Tanh())
+
+
+def batch_norm_without_memory(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, nn.BatchNorm1d(8, track_running_stats=False), nn.Tanh())
+
+
+def layer_norm(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, nn.LayerNorm(8), nn.GELU())
+
+
+def dropout(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, nn.Dropout(0.4), nn.Tanh(), nn.Dropout(0.2))
+
+
+def _images(inputs: Shape, classes: int, *layers: nn.Module) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(inputs[0], 4, 3, padding=1),
+        *layers,
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4 * (inputs[1] // 2) * (inputs[2] // 2), classes),
+    )
+
+
+def conv(inputs: Shape, classes: int) -> nn.Module:
+    return _images(inputs, classes, nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1, groups=2))
+
+
+def conv_batch_norm(inputs: Shape, classes: int) -> nn.Module:
+    return _images(inputs, classes, nn.BatchNorm2d(4))
+
+
+def group_norm(inputs: Shape, classes: int) -> nn.Module:
+    return _images(inputs, classes, nn.GroupNorm(2, 4))
+
+
+def instance_norm(inputs: Shape, classes: int) -> nn.Module:
+    return _images(inputs, classes, nn.InstanceNorm2d(4, affine=True))
+
+
+def channel_dropout(inputs: Shape, classes: int) -> nn.Module:
+    return _images(inputs, classes, nn.Dropout2d(0.4))
+
+
+class Residual(nn.Module):
+    """x + f(x), and a scale that is a bare parameter."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU())
+        self.scale = nn.Parameter(torch.rand(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.scale * self.inner(x)
+
+
+def residual(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, Residual(8), Residual(8))
+
+
+class Attentive(nn.Module):
+    """Takes the eight numbers for a sequence of two words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.encoder(x.unflatten(1, (2, 4))).flatten(1)
+        return out
+
+
+def attentive(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, Attentive())
+
+
+def scaled(inputs: Shape, classes: int) -> nn.Module:
+    """A layer that has no `reset_parameters`."""
+    return _between(inputs, classes, Residual(8))
+
+
+# What cannot be batched, or does not fit.
+
+
+class Deciding(nn.Module):
+    """Looks at its data to decide what to do, between two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.inner(x)
+        return x if x.sum() > 0 else -x
+
+
+class Forgetting(nn.Module):
+    """Drops by a global generator."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, 0.5, self.training)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(1, width, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.lstm(x.unsqueeze(-1))[0][:, -1]
+        return out
+
+
+def recurrent(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, Recurrent(8))
+
+
+def deciding(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, Deciding())
+
+
+def forgetting(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, Forgetting())
+
+
+def alpha_dropout(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, nn.AlphaDropout(0.5))
+
+
+def cumulative(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, nn.BatchNorm1d(8, momentum=None))
+
+
+def too_wide(inputs: Shape, classes: int) -> nn.Module:
+    return plain(inputs, classes + 1)
+
+
+def one_number(inputs: Shape, classes: int) -> nn.Module:
+    return nn.Sequential(plain(inputs, classes), nn.Flatten(0))
+
+
+def unbatched(inputs: Shape, classes: int) -> nn.Module:
+    return nn.Sequential(plain(inputs, classes), nn.Unflatten(1, (classes, 1)))
+
+
+class Pair(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
+def a_pair(inputs: Shape, classes: int) -> nn.Module:
+    return nn.Sequential(plain(inputs, classes), Pair())
+
+
+def misfit(inputs: Shape, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(math.prod(inputs) + 1, classes))
+
+
+def without_weights(inputs: Shape, classes: int) -> nn.Module:
+    return nn.Flatten()
+
+
+def no_module(inputs: Shape, classes: int) -> Any:
+    return "a model"
+
+
+# Data.
+
+
+def three_clients() -> list[tuple[Tensor, Tensor]]:
+    """Two ordinary clients, between them one whose inputs are so large that its loss overflows."""
+    x = torch.linspace(-1, 1, 40).view(20, 2)
+    y = (x[:, 0] * x[:, 1] > 0.2).long()
+    return [(x, y), (x * 1e30, y), (x.flip(1), y)]
+
+
+# Methods.
+
+
+@dataclass(frozen=True)
+class Counting(Algorithm):
+    """Counts, in memory that begins as one tensor for all clients and under two names."""
+
+    steps: float = 1.0
+    """What a local step counts."""
+
+    def init(self, task: Task, start: Start) -> State:
+        zero = torch.zeros(())
+        memory = {"woke": zero, "learned": zero, "row": start.row, "twice": start.row}
+        return Algorithm.init(self, task, start)._replace(memory=memory)
+
+    def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:
+        new, info = task.step(state, batch)
+        return new._replace(memory={**state.memory, "learned": state.memory["learned"] + self.steps}), info
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+        memory = {**state.memory, "woke": state.memory["woke"] + 1, "twice": 2 * state.memory["twice"]}
+        return state._replace(memory=memory), {"woke": memory["woke"]}

@@ -1,0 +1,128 @@
+"""Small experiments, run to their end, and what each of their worlds came to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from coterie.core.registry import known
+from coterie.engine.checkpoint import load
+from coterie.engine.preparation import Plan, prepare
+from coterie.engine.simulate import simulate
+from coterie.engine.simulator import Simulator
+from coterie.engine.execution import Stacked
+from coterie.experiment import Experiment
+from tests.engine.recording import Recording, Watcher
+
+__all__ = ["EVERY_METHOD", "Outcome", "experiment", "finished", "hard", "outcome", "simulator"]
+
+EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in known("algorithm")} | {
+    "FedAvg+": {"switch": 12}
+}
+"""Every method there is; FedAvg+ turns to Reptile half-way."""
+
+PLAIN: dict[str, Any] = {
+    "seeds": [0],
+    "methods": ["FedAvg"],
+    "dtype": "float64",
+    "model.name": "mlp",
+    "model.hidden": [5],
+    "data.set": {"name": "synthetic", "groups": 2, "classes": 3, "features": 6, "samples": 60},
+    "data.clients": 4,
+    "data.sizes": [3, 12],
+    "data.test": 10,
+    "train.iterations": 24,
+    "train.batch": 4,
+    "exchange.every": 5,
+    "exchange.channel": "ideal",
+    "evaluate.every": 10,
+    "evaluate.uniform": 9,
+}
+
+HARD: dict[str, Any] = {
+    "model.norm": "batch",
+    "model.dropout": 0.3,
+    "train.optimizer": {"name": "sgd", "momentum": 0.5, "weight_decay": 0.01},
+    "train.init": "independent",
+    "exchange.stars": 3,
+    "exchange.channel": {"name": "rayleigh", "neighbours": 3},
+    "exchange.loss": 0.2,
+    "population.speed": [0.4, 1.0],
+    "population.away": 0.2,
+    "population.spell": 4,
+    "data.clients": 6,
+}
+"""Running statistics, dropout, momentum, several stars, losses, slow and absent clients."""
+
+
+def experiment(**changes: Any) -> Experiment:
+    """A few clients and tens of iterations; `__` stands for the dot of a path."""
+    return _experiment({k.replace("__", "."): v for k, v in changes.items()})
+
+
+def hard(**changes: Any) -> Experiment:
+    """The same with everything in it that makes batching difficult."""
+    return _experiment({**HARD, **{k.replace("__", "."): v for k, v in changes.items()}})
+
+
+def _experiment(changes: dict[str, Any]) -> Experiment:
+    tree: dict[str, Any] = {}
+    for path, value in {**PLAIN, **changes}.items():
+        *tables, key = path.split(".")
+        inner = tree
+        for table in tables:
+            inner = inner.setdefault(table, {})
+        inner[key] = value
+    return Experiment.parse(tree)
+
+
+class Outcome(NamedTuple):
+    """What became of one world."""
+
+    tensors: dict[str, Tensor]
+    metrics: list[dict[str, Any]]
+    exchanges: list[dict[str, Any]]
+
+
+def finished(plan: Plan, folder: Path, **options: Any) -> dict[tuple[str, int], Outcome]:
+    """Simulate to the end; the outcome of every world by name and seed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    recording = Recording(folder)
+    assert simulate(plan, recording, **options)
+    return outcome(plan, recording)
+
+
+def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
+    """The last checkpoint and the rows of a run, apart for each world."""
+    found = {}
+    for number, stack in enumerate(plan.stacks):
+        file = recording.path / f"checkpoint-{number}.safetensors"
+        tensors = load(file, plan.experiment.fingerprint()).tensors
+        for g, group in enumerate(stack.groups):
+            for member in group.members:
+                own = {k: t[member.clients] for k, t in tensors.items() if k.split("/")[0] in _WHOLE}
+                inside = slice(
+                    member.clients.start - group.clients.start, member.clients.stop - group.clients.start
+                )
+                m = member.schedule.clients
+                memory = {k: t[inside] for k, t in tensors.items() if k.startswith(f"memory/{g}/")}
+                own |= {f"memory/{k.split('/', 2)[2]}": t[:, :m] for k, t in memory.items()}
+                rows = {
+                    name: [
+                        {k: v for k, v in r.items() if k != "world"} for r in rows if r["world"] == member.id
+                    ]
+                    for name, rows in recording.rows.items()
+                }
+                found[member.world.name, member.world.seed] = Outcome(own, **rows)
+    return found
+
+
+_WHOLE = ("params", "buffers", "optim", "steps", "diverged")
+
+
+def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:
+    """The only stack of an experiment, before its first iteration."""
+    (stack,) = prepare(experiment).stacks
+    return Simulator(stack, Stacked(stack.task), progress)

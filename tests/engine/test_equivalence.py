@@ -1,0 +1,130 @@
+"""However it is computed, the same comes out: stacked, alone, in any order."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.engine.execution import OneByOne, Stacked
+from coterie.engine.preparation import prepare
+from coterie.experiment import Experiment
+from tests.engine.small import EVERY_METHOD, Outcome, experiment, finished, hard
+from tests.trees import same
+
+CLOSE = 1e-10
+
+
+def check(got: Outcome, want: Outcome) -> None:
+    same(got.tensors, want.tensors, CLOSE)
+    for rows, wanted in ((got.metrics, want.metrics), (got.exchanges, want.exchanges)):
+        assert len(rows) == len(wanted)
+        for row, other in zip(rows, wanted, strict=True):
+            assert row.keys() == other.keys()
+            for name, value in other.items():
+                exact = isinstance(value, str)
+                assert row[name] == (value if exact else pytest.approx(value, abs=1e-9, nan_ok=True)), name
+
+
+def run(e: Experiment, folder: Path, **options: Any) -> dict[tuple[str, int], Outcome]:
+    return finished(prepare(e), folder, **options)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"train__optimizer": {"name": "adam", "weight_decay": 0.01}},
+        {"exchange__probe": 5, "train__init": "shared", "train__personalize_lr": 0.01},
+    ],
+    ids=["sgd", "adam", "probe of five"],
+)
+def test_stacked_is_one_by_one(tmp_path: Path, changes: dict[str, Any]) -> None:
+    plan = prepare(hard(methods=EVERY_METHOD, **changes))
+    stacked = finished(plan, tmp_path / "stacked", execution=Stacked)
+    alone = finished(plan, tmp_path / "alone", execution=OneByOne)
+    assert {name for name, _ in stacked} == set(EVERY_METHOD)
+    for key, want in alone.items():
+        check(stacked[key], want)
+
+
+def test_methods_do_differ(tmp_path: Path) -> None:
+    """What the other tests compare is not the same for want of an effect."""
+    found = run(hard(methods=EVERY_METHOD), tmp_path)
+    for one, other in combinations(EVERY_METHOD, 2):
+        a, b = found[one, 0].tensors, found[other, 0].tensors
+        assert any((a[k] - b[k]).abs().max() > 1e-3 for k in a if k.startswith("params")), (one, other)
+
+
+def test_worlds_together_are_each_alone(tmp_path: Path) -> None:
+    """Different M, learning rates and options of a method stand in one stack as vectors."""
+    e = hard(
+        seeds=[0, 3],
+        methods={
+            "Local": {},
+            "KD-PDFL": {},
+            "soft": {"name": "KD-PDFL", "step": "softmax", "share": "base"},
+            "far": {"name": "KD-PDFL", "mu1": 3.0, "c_base": 9.0},
+        },
+        grid={"data.clients": [4, 7], "train.lr": [0.02, 0.2]},
+    )
+    plan = prepare(e)
+    assert len(plan.worlds) == 4 * 2 * 4
+    assert len(plan.stacks) == 1
+    plain, soft, other = sorted(plan.stacks[0].groups, key=lambda g: -len(g.members))
+    assert sorted(plain.hyper) == ["c_base", "mu1"]  # KD-PDFL and "far" differ in numbers only
+    assert not soft.hyper
+    assert not other.hyper
+    together = finished(plan, tmp_path / "together")
+    for number, world in enumerate(plan.worlds[::3]):
+        alone = run(world.experiment, tmp_path / str(number))
+        check(together[world.name, world.seed], alone[world.label, world.seed])
+
+
+def test_options_of_a_method_are_vectors(tmp_path: Path) -> None:
+    grid = {"methods.KD-PDFL.mu1": [0.1, 5.0], "methods.KD-PDFL.tau": [0.05, 1.0]}
+    for step, count in (("unit", 4), ("softmax", 4)):
+        e = hard(methods={"KD-PDFL": {"step": step, "adoption": "mix"}}, grid=grid)
+        plan = prepare(e)
+        ((group,),) = (stack.groups for stack in plan.stacks)
+        assert {k: len(set(v.tolist())) for k, v in group.hyper.items()} == {"mu1": 2, "tau": 2}
+        together = finished(plan, tmp_path / step)
+        assert len(together) == count
+        for number, world in enumerate(plan.worlds):
+            alone = run(world.experiment, tmp_path / f"{step} {number}")
+            check(together[world.name, world.seed], alone[world.label, world.seed])
+
+
+@pytest.mark.parametrize(
+    ("grid", "stacks"),
+    [
+        ({"train.lr": [0.01, 0.1], "exchange.loss": [0.0, 0.5]}, 1),
+        ({"train.init": ["shared", "zeros"], "train.personalize_lr": [0.01, 0.1]}, 1),
+        ({"train.batch": [2, 4]}, 2),
+        ({"model.hidden": [[5], [6]], "exchange.every": [5, 6]}, 4),
+        ({"train.personalize": [0.0, 0.5]}, 2),
+    ],
+)
+def test_as_few_stacks_as_phases_and_shapes_allow(grid: dict[str, Any], stacks: int) -> None:
+    assert len(prepare(experiment(grid=grid)).stacks) == stacks
+
+
+def test_the_order_of_methods_and_seeds_is_of_no_concern(tmp_path: Path) -> None:
+    forth = run(hard(methods=EVERY_METHOD, seeds=[0, 1]), tmp_path / "forth")
+    back = run(hard(methods=dict(reversed(EVERY_METHOD.items())), seeds=[1, 0]), tmp_path / "back")
+    assert forth.keys() == back.keys()
+    for key, want in forth.items():
+        check(back[key], want)
+
+
+def test_blocks_and_strides_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few clients at a time, one iteration at a time: how the work is cut is of no concern."""
+    e = hard(methods=EVERY_METHOD)
+    whole = run(e, tmp_path / "whole")
+    monkeypatch.setattr("coterie.engine.simulator.BLOCK_BYTES", 1500)
+    monkeypatch.setattr("coterie.engine.simulator.LONGEST", 1)
+    cut = run(e, tmp_path / "cut")
+    for key, want in whole.items():
+        check(cut[key], want)

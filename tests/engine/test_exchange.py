@@ -1,0 +1,255 @@
+"""Meetings: who reads what, what is counted, what is written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from coterie.core.types import State
+from coterie.engine.exchange import broadcast, exchange, message_bytes
+from coterie.engine.simulator import Simulator
+from coterie.engine.stack import gather
+from coterie.schedule import Meeting
+from tests.engine.small import EVERY_METHOD, experiment, hard, simulator
+from tests.trees import clone, same
+
+
+def at_rest(method: dict[str, Any] | str = "FedAvg", **changes: Any) -> Simulator:
+    """Four clients with models of their own that have not yet met."""
+    return simulator(experiment(methods={"m": method}, train__init="independent", **changes))
+
+
+def meeting(s: Simulator, star: list[int], neighbour: list[list[int]], heard: list[list[int]]) -> Any:
+    """The same meeting in every world; everybody in reach is asked and told."""
+    asked = torch.ones(len(star), len(neighbour[0]), dtype=torch.bool)
+    one = Meeting(
+        torch.tensor(star), torch.tensor(neighbour), asked, torch.tensor(heard).bool(), asked.clone()
+    )
+    return {m.id: one for m in s.stack.members}
+
+
+def sound(s: Simulator) -> torch.Tensor:
+    return s.diverged == 0
+
+
+def client(s: Simulator, i: int) -> State:
+    return gather(s.clients.parts[0], torch.tensor(i))
+
+
+def test_the_star_averages_what_it_heard_by_hand() -> None:
+    s = at_rest()
+    before = clone(s.clients.whole.params)
+    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), sound(s), 5)
+    for k, now in s.clients.whole.params.items():
+        mean = (before[k][0] + before[k][1] + before[k][3]) / 3
+        torch.testing.assert_close(now[1], mean, rtol=0, atol=1e-15)
+        assert torch.equal(now[[0, 2, 3]], before[k][[0, 2, 3]])
+
+
+def test_stars_that_hear_each_other_read_the_models_from_before() -> None:
+    s = at_rest()
+    before = clone(s.clients.whole.params)
+    exchange(s.stack, s.clients, meeting(s, [0, 1], [[1], [0]], [[1], [1]]), sound(s), 5)
+    for k, now in s.clients.whole.params.items():
+        mean = (before[k][0] + before[k][1]) / 2
+        for star in (0, 1):
+            torch.testing.assert_close(now[star], mean, rtol=0, atol=1e-15)
+
+
+def test_neighbours_adopt_the_new_model_of_their_star() -> None:
+    s = at_rest()
+    before = clone(s.clients.whole.params)
+    met = meeting(s, [3], [[0, 2]], [[1, 1]])
+    exchange(s.stack, s.clients, met, sound(s), 5)
+    met[0] = met[0]._replace(told=torch.tensor([[True, False]]))
+    broadcast(s.stack, s.clients, met, sound(s), 6)
+    for k, now in s.clients.whole.params.items():
+        assert torch.equal(now[0], now[3])
+        assert not torch.equal(now[0], before[k][0])
+        assert torch.equal(now[2], before[k][2])
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_lost_replies_never_enter(method: str) -> None:
+    """Whatever a client holds whose reply was lost, the star comes to the same."""
+    ends = []
+    for value in (0.0, 1e6, torch.nan):
+        s = at_rest({"name": method})
+        for v in s.clients.whole.params.values():
+            v[2] = value
+        exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), sound(s), 5)
+        ends.append(clone(client(s, 1)))
+    same(ends[1], ends[0])
+    same(ends[2], ends[0])
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_nobody_heard_changes_nothing(method: str) -> None:
+    s = at_rest({"name": method})
+    before = clone(s.tensors())
+    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[0, 0, 0]]), sound(s), 5)
+    same(s.tensors(), before)
+
+
+@pytest.mark.parametrize("method", [m for m in EVERY_METHOD if m != "Local"])
+def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
+    ends = []
+    for heard in (0, 1):
+        s = at_rest({"name": method})
+        s.clients.whole.params["3.bias"][2, 0] = torch.inf
+        events = exchange(s.stack, s.clients, meeting(s, [1], [[0, 2]], [[1, heard]]), sound(s), 5)
+        assert all(e.neighbours == [0] for e in events)
+        ends.append(clone(client(s, 1)))
+    same(ends[1], ends[0])
+
+
+def test_those_who_diverged_neither_read_nor_are_read() -> None:
+    s = at_rest()
+    before = clone(s.clients.whole.params)
+    s.diverged[2] = 3
+    exchange(s.stack, s.clients, meeting(s, [1, 2], [[0, 2], [0, 3]], [[1, 1], [1, 1]]), sound(s), 5)
+    for k, now in s.clients.whole.params.items():
+        torch.testing.assert_close(now[1], (before[k][0] + before[k][1]) / 2, rtol=0, atol=1e-15)
+        assert torch.equal(now[2], before[k][2])
+
+
+@pytest.mark.parametrize(
+    ("method", "numbers"),
+    [
+        ("Local", 0),
+        ("FedAvg", 6 * 5 + 5 + 5 * 3 + 3),
+        ({"name": "FedAvg", "share": "base"}, 6 * 5 + 5),
+        ({"name": "FedAvg", "share": "*.bias"}, 5 + 3),
+        ({"name": "KD-PDFL", "share": ("1.*", "3.bias")}, 6 * 5 + 5 + 3),
+    ],
+)
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
+def test_the_size_of_a_message(method: Any, numbers: int, dtype: str, size: int) -> None:
+    s = at_rest(method, dtype=dtype)
+    assert message_bytes(s.stack, s.clients) == [numbers * size]
+
+
+def test_running_statistics_travel_but_counters_do_not() -> None:
+    s = at_rest(model__norm="batch")
+    affine, statistics = 2 * 5, 2 * 5
+    assert message_bytes(s.stack, s.clients) == [(53 + affine + statistics) * 8]
+
+
+@pytest.mark.parametrize(
+    ("method", "each"), [("Local", 0), ("FedAvg", 53), ({"name": "FedAvg", "share": "base"}, 35)]
+)
+def test_bytes_are_counted_by_hand(method: Any, each: int) -> None:
+    """Four clients who always hear each other: three replies, then three broadcasts."""
+    s = at_rest(method, train__iterations=12, train__personalize=0.0)
+    counted = {}
+    while s.t < 12:
+        s.advance()
+        counted[s.t] = s.evaluate()[0]["bytes"]
+    assert [counted[t] for t in (4, 5, 6, 9, 10, 11, 12)] == [n * 8 * each for n in (0, 3, 6, 6, 9, 12, 12)]
+
+
+def test_a_lost_reply_is_sent_all_the_same_but_a_star_that_heard_none_is_silent() -> None:
+    s = at_rest(exchange__loss=1.0, train__iterations=7, train__personalize=0.0)
+    before = clone(s.clients.whole.params)
+    moves = []
+    while s.t < 7:
+        at = s.t
+        s.advance()
+        if s.t in (5, 6):
+            assert s.t == at + 1
+            same(s.clients.whole.params, before)
+        before = clone(s.clients.whole.params)
+        moves.append((s.t, int(s.bytes[0])))
+    assert dict(moves) == {4: 0, 5: 3 * 53 * 8, 6: 3 * 53 * 8, 7: 3 * 53 * 8}
+
+
+def test_what_is_written_down_is_what_is_remembered() -> None:
+    """The weights of an event are the entries of the star's row; others' rows stay as they were."""
+    s = simulator(hard(methods={"KD-PDFL": {}}, seeds=[0, 1]))
+    kinds = set()
+    rows = 0
+    while s.t < s.stack.iterations:
+        before = s.clients.parts[0].memory["w"].clone()
+        events = s.advance()
+        after = s.clients.parts[0].memory["w"]
+        touched = []
+        for row in events:
+            kinds.add(row["kind"])
+            member = next(m for m in s.stack.members if m.id == row["world"])
+            own = member.clients.start + row["client"]
+            touched.append(own)
+            assert row["neighbours"] == sorted(row["neighbours"])
+            assert row["client"] not in row["neighbours"]
+            assert len(row["weight"]) == len(row["distance"]) == len(row["neighbours"])
+            assert after[own, row["neighbours"]].tolist() == row["weight"]
+            heard = len(row["neighbours"])
+            size = int(s.stack.feed.train.count[own])
+            alone = sum(row["weight"]) == 0
+            assert row["confidence"] == pytest.approx(1 if alone else min(size / 100, 1 / (heard + 1)))
+            rows += 1
+        others = torch.ones(len(after), dtype=torch.bool)
+        others[touched] = False
+        assert torch.equal(after[others], before[others])
+    assert kinds == {"wake"}
+    assert rows > 10
+
+
+def test_neighbours_that_mix_write_that_down_too() -> None:
+    s = simulator(experiment(methods={"KD-PDFL": {"adoption": "mix"}}))
+    rows: list[dict[str, Any]] = []
+    while s.t < 6:
+        rows += s.advance()
+    wake, *received = rows
+    assert (wake["kind"], wake["t"], len(wake["neighbours"])) == ("wake", 5, 3)
+    assert [(r["kind"], r["t"], r["neighbours"]) for r in received] == [("receive", 6, [wake["client"]])] * 3
+    assert [r["client"] for r in received] == wake["neighbours"]
+    for r in received:
+        assert s.clients.parts[0].memory["w"][r["client"], wake["client"]] == r["weight"][0]
+
+
+def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for chunk in (256 << 20, 1):
+        monkeypatch.setattr("coterie.engine.exchange.CHUNK_BYTES", chunk)
+        s = simulator(hard(methods=EVERY_METHOD))
+        rows = []
+        while s.t < s.stack.iterations:
+            rows += s.advance()
+        found.append((s.tensors(), rows))
+    same(found[1][0], found[0][0], 1e-12)
+    assert [(r["t"], r["client"], r["neighbours"]) for r in found[1][1]] == [
+        (r["t"], r["client"], r["neighbours"]) for r in found[0][1]
+    ]
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        assert one["weight"] == pytest.approx(other["weight"], abs=1e-12)
+
+
+def test_memory_of_a_method_belongs_to_each_client_and_name() -> None:
+    """A method may begin with one tensor for all clients, or under two names."""
+    s = simulator(experiment(methods={"c": "tests.engine.nets:Counting"}, train__iterations=8))
+    while s.t < 8:
+        s.advance()
+    (star,) = s.stack.members[0].schedule.meeting(5).star.tolist()
+    memory = s.clients.parts[0].memory
+    assert memory["woke"].tolist() == [float(i == star) for i in range(4)]
+    assert memory["learned"].tolist() == [6.0] * 4  # all but iterations 5 and 6
+    once = (1 - torch.eye(4, dtype=torch.float64)) / 4
+    assert torch.equal(memory["row"], once)
+    doubled = once.clone()
+    doubled[star] *= 2
+    assert torch.equal(memory["twice"], doubled)
+
+
+def test_methods_with_a_step_of_their_own_stand_behind_the_others() -> None:
+    counting = "tests.engine.nets:Counting"
+    methods = {"one": counting, "FedAvg": {}, "two": {"name": counting, "steps": 2.0}, "Local": {}}
+    s = simulator(experiment(methods=methods))
+    assert [type(g.algorithm).__name__ for g in s.stack.groups] == ["FedAvg", "Local", "Counting"]
+    assert [lane.clients for lane in s.lanes] == [slice(0, 8), slice(8, 16)]
+    while s.t < 8:
+        s.advance()
+    assert s.clients.parts[2].memory["learned"].tolist() == [6.0] * 4 + [12.0] * 4
+    start = s.stack.initial().whole.params["1.weight"]
+    assert ((s.clients.whole.params["1.weight"] - start).abs().amax(dim=(1, 2)) > 0).all()
