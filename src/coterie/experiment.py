@@ -92,17 +92,19 @@ class Train(_Frozen):
     """Local learning, the same for every method."""
 
     iterations: Annotated[int, Ge(1)] = 1000
-    """T"""
+    """T, the number of iterations."""
     batch: Annotated[int, Ge(1)] = 16
     """Samples of a mini-batch, drawn uniformly from the client's own."""
     lr: Annotated[float, Gt(0)] = 0.05
+    """The size of a local step."""
     optimizer: Annotated[Sgd | Adam, BeforeValidator(_named)] = Sgd()
+    """sgd (momentum, weight_decay) or adam (beta1, beta2, eps, weight_decay)."""
     personalize: Annotated[float, Ge(0), Lt(1)] = 0.1
     """The last part of the iterations is local only, for every method alike."""
     personalize_lr: Annotated[float, Gt(0)] | None = None
     """The learning rate of that closing phase; absent: `lr`."""
     init: Literal["shared", "independent", "zeros"] = "shared"
-    """θ(0): one random model for all clients of a seed, one each, or zeros."""
+    """θ(0): one random model for all clients of a seed (shared), one each (independent), or zeros."""
 
 
 class Exchange(_Frozen):
@@ -158,18 +160,24 @@ class Experiment(_Frozen):
     """Everything that determines a run."""
 
     name: Annotated[str, MinLen(1)] = "experiment"
+    """What the run folder is called."""
     seeds: tuple[Annotated[int, Ge(0)], ...] = (0, 1, 2)
+    """Every method is run once with each of these; a number N stands for 0 to N-1."""
     methods: dict[str, Named] = {n: Plugin(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")}
+    """The rows of the result table."""
     model: Named = Plugin(name="mlp")
+    """The model that every client has."""
     data: Data = Data()
     train: Train = Train()
     exchange: Exchange = Exchange()
     population: Population = Population()
     evaluate: Evaluate = Evaluate()
     device: str = "cpu"
+    """Where to compute: cpu, cuda, cuda:1 ..."""
     dtype: Literal["float32", "float64"] = "float32"
+    """How precisely to compute: float32 or float64."""
     compile: Literal["auto", "on", "off"] = "auto"
-    """Whether local steps are compiled; auto: if the run is long enough to win by it."""
+    """Whether local steps are compiled: on, off, or auto, if the run is long enough to win by it."""
     grid: dict[str, tuple[Any, ...]] = {}
     """Settings to compare: the path of a key and its values, such as `"train.lr" = [0.01, 0.1]`."""
 

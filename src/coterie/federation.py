@@ -3,8 +3,9 @@
 Clients stand in groups, one after the other: client i of M is in group i G // M, where G is the
 product of the groups of every shift and of the groups of tasks that the data come in.
 
-* With a range of `data.sizes`, a client draws its samples by its label proportions; where a label runs out, the
-  others fill up in proportion. Without, all training samples are dealt out, no sample twice.
+* With a range of `data.sizes`, a client draws its samples by its label proportions; where a label
+  runs out, the others fill up in proportion. With "all", all training samples are dealt out, no sample
+  twice.
 * Data that come already dealt (`Samples.owner`) stay so: every client has all of its own samples,
   and `data.sizes` and `data.overlap` have no say.
 * Personal test samples follow the client's label proportions (where no two clients share a sample: the

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coterie.core.errors import RunError
-from coterie.engine.recorder import Progress
 from coterie.engine.preparation import prepare
+from coterie.engine.recorder import Progress
 from coterie.engine.simulate import simulate
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder, free_name

@@ -18,7 +18,7 @@ from tests.engine.small import EVERY_METHOD, experiment, outcome, simulator
 OVERFLOW: dict[str, Any] = {
     "data__set": "tests.engine.nets:three_clients",
     "data__clients": 3,
-    "data__sizes": None,
+    "data__sizes": "all",
     "dtype": "float32",
     "model": {"name": "tests.engine.nets:plain"},
     "train__optimizer": {"name": "sgd", "momentum": 0.9},
@@ -31,8 +31,10 @@ def test_it_is_named_left_alone_and_reported(tmp_path: Path, execution: Any) -> 
     plan = prepare(experiment(methods=EVERY_METHOD, **OVERFLOW))
     simulate(plan, recording, progress=watcher, execution=execution)
     assert len(watcher.notices) == len(EVERY_METHOD)
-    for name, notice in zip(EVERY_METHOD, sorted(watcher.notices), strict=True):
-        assert notice.startswith(f"{name}, seed 0: client 1 diverged at iteration ")
+    for name in EVERY_METHOD:
+        (notice,) = (
+            n for n in watcher.notices if n.startswith(f"{name}, seed 0: client 1 diverged at iteration 2")
+        )
         assert "train.lr" in notice
     for row in recording.rows["metrics"]:
         out = row["t"] > 0
@@ -60,8 +62,6 @@ def test_the_others_are_as_if_it_were_absent() -> None:
         mean = (before[k][0] + before[k][2]) / 2
         torch.testing.assert_close(now[[0, 2]], mean.expand(2, *mean.shape), rtol=1e-6, atol=1e-7)
         torch.testing.assert_close(now[1], before[k][1], rtol=0, atol=0, equal_nan=True)
-    # Two sound stars have each one sound neighbour: nobody sends to or hears from client 1.
-    assert int(s.bytes[0]) == 2 * s.stack.task.model[1].weight.numel() * 4 + 2 * 2 * 4  # type: ignore[index, union-attr, operator]
 
 
 def test_it_stays_as_it_was_when_it_diverged() -> None:
@@ -71,7 +71,7 @@ def test_it_stays_as_it_was_when_it_diverged() -> None:
     stuck = {k: v[1].clone() for k, v in s.tensors().items() if k.startswith(("params", "optim"))}
     assert s.diverged[1] == 2
     s.evaluate()
-    while s.t < 12:
+    while s.t < 14:
         s.advance()
     for k, v in stuck.items():
         torch.testing.assert_close(s.tensors()[k][1], v, rtol=0, atol=0, equal_nan=True)

@@ -245,7 +245,7 @@ def test_memory_of_a_method_belongs_to_each_client_and_name() -> None:
 def test_methods_with_a_step_of_their_own_stand_behind_the_others() -> None:
     counting = "tests.engine.nets:Counting"
     methods = {"one": counting, "FedAvg": {}, "two": {"name": counting, "steps": 2.0}, "Local": {}}
-    s = simulator(experiment(methods=methods))
+    s = simulator(experiment(methods=methods, train__iterations=8))
     assert [type(g.algorithm).__name__ for g in s.stack.groups] == ["FedAvg", "Local", "Counting"]
     assert [lane.clients for lane in s.lanes] == [slice(0, 8), slice(8, 16)]
     while s.t < 8:

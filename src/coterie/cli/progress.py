@@ -23,10 +23,10 @@ def progress(console: Console, experiment: Experiment) -> Iterator[recorder.Prog
     worlds = sum(1 for _ in experiment.worlds())
     methods, seeds = len(experiment.methods), len(experiment.seeds)
     settings = worlds // (methods * seeds)
-    grid = f" x {settings} settings" if settings > 1 else ""
+    many = f"{methods} methods x {seeds} seeds" + (f" x {settings} settings" if settings > 1 else "")
     console.print(
-        f"[bold]{experiment.name}[/bold]: {experiment.data.clients} clients, {methods} methods x {seeds} seeds"
-        f"{grid}, {experiment.train.iterations} iterations on {experiment.device}",
+        f"[bold]{experiment.name}[/bold]: {experiment.data.clients} clients, {many}, "
+        f"{experiment.train.iterations} iterations on {experiment.device}",
         highlight=False,
     )
     if console.is_terminal:

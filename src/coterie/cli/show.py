@@ -35,9 +35,4 @@ def show(
     elif markdown:
         typer.echo(text.markdown(summary))
     else:
-        status = result.status
-        if status["state"] != "done":
-            typer.echo(
-                f"{result.path}: {status['state']} at iteration {status['t']} of {status['iterations']}"
-            )
         Console().print(text.table(summary))

@@ -9,7 +9,7 @@ from typing import Any
 
 from coterie.core.errors import ConfigError
 
-__all__ = ["dumps"]
+__all__ = ["assignment", "dumps"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -25,6 +25,11 @@ def dumps(values: Mapping[str, Any]) -> str:
     <BLANKLINE>
     """
     return "\n".join(_table(values, ())).lstrip("\n") + "\n"
+
+
+def assignment(key: str, value: Any) -> str:
+    """One line, `key = value`."""
+    return f"{_key(key)} = {_value(value, (key,))}"
 
 
 def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:

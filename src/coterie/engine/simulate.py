@@ -94,7 +94,8 @@ def _described(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Who takes part, as plain data; worlds of one seed and setting share their clients."""
     numbers: dict[int, int] = {}
-    described, clients = [], []
+    described: list[dict[str, Any]] = []
+    clients: list[dict[str, Any]] = []
     for world, federation in zip(worlds, federations, strict=True):
         number = numbers.setdefault(id(federation), len(numbers))
         if number == len(clients):

@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
+from coterie.core.toml import dumps
 from coterie.runs.environment import environment
 from coterie.runs.files import append, encode, explained, replace
 from coterie.runs.run import Run
-from coterie.core.toml import dumps
 
 if TYPE_CHECKING:  # it takes torch along, which a reader of run folders does not need
     from coterie.experiment import Experiment
