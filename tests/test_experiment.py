@@ -138,6 +138,7 @@ def test_an_experiment_is_frozen() -> None:
         ("data.sizes", [0, 2]),
         ("data.sizes", [5]),
         ("data.sizes", 5),
+        ("data.sizes", "some"),
         ("data.overlap", "perhaps"),
         ("data.min_partition_size", 0),
         ("data.validation", 1.0),

@@ -40,8 +40,8 @@ LOGITS = KDPDFL(outputs="logits")
         ({"step": "fixed", "eta": 0.5, "mu2": 0.3}, (0.7, 9.0, 0.0), (0, 0.1, 0.25, 0.45)),
         # mu1 = 2: ∇h = (2·0.5 - 0.4, ·, 2·0.1 - 0.4) = (0.6, ·, -0.2), η = ¼
         ({"step": "fixed", "eta": 0.25, "mu1": 2.0, "mu2": 0.3}, (0.5, 9.0, 0.1), (0, 0.1, 0.25, 0.3)),
-        # exp(-d/τ) = (1, ·, 1/3) over 4/3; what was there before does not matter
-        ({"step": "softmax", "tau": 0.5}, (0.0, 0.0, 0.5 * LN3), (0, 0.75, 0.25, 0.25)),
+        # exp(-d/τ), scaled only when models are mixed; what was there before does not matter
+        ({"step": "softmax", "tau": 0.5}, (0.0, 0.0, 0.5 * LN3), (0, 1, 0.25, 1 / 3)),
         # l2: ∇g = w_j, ∇h = d + 0.4·¼ = (0.3, ·, 0.4), ‖∇h‖ = 0.5: both ¼ - 0.6, ¼ - 0.8 → 0
         ({"step": "unit", "regularizer": "l2", "mu2": 0.4}, (0.2, 9.0, 0.3), (0, 0, 0.25, 0)),
         # the same gradient, η = ½: ¼ - 0.15, ¼ - 0.2
@@ -150,6 +150,13 @@ def test_the_mixed_model() -> None:
     assert theta(new) == pytest.approx(0.9 * 15 / 11 + 0.1, abs=1e-14)
 
 
+def test_the_mixed_model_with_softmax() -> None:
+    # d = (1, 4), τ = 3/ln 3: w = (1, 3^-1)·exp(-1/τ), scaled to (3/4, 1/4); θ = 0.9·(¾·2 + ¼·3) + 0.1·1
+    method = dataclasses.replace(LOGITS, step="softmax", tau=3 / LN3)
+    new, _ = method.mix(TASK, state(1.0), inbox([2.0, 3.0]), probe())
+    assert theta(new) == pytest.approx(0.9 * 2.25 + 0.1, abs=1e-14)
+
+
 def test_the_mixed_model_with_unit_steps() -> None:
     # d = (1, 4): ∇h = 0.5·d - 0.9/0.75 = (0.5 - 1.2, 2 - 1.2) = (-0.7, 0.8), norm √1.13
     # w = (¼ + 0.7/√1.13, ¼ - 0.8/√1.13 → 0): only sender 1 is left; c = 0.1; θ = 0.9·2 + 0.1·1
@@ -184,7 +191,7 @@ def test_only_models_travel() -> None:
     [
         ("replace", 2.0),
         ("average", 1.5),
-        # one reply: c = min(0.1, ½) = 0.1; the star is the only one weighed: 0.9·2 + 0.1·1
+        # c = min(0.1, ½) = 0.1; the star is now trusted most, so fully: 0.9·2 + 0.1·1
         ("mix", 1.9),
         ("ignore", 1.0),
     ],
@@ -196,6 +203,17 @@ def test_adoption(adoption: Adoption, want: float) -> None:
     # mix alone looks at the star: ∇h = 0.1·1 - 0.5/0.75 < 0, a unit step up
     w = [0, 0.25, 0.25, 1.25 if adoption == "mix" else 0.25]
     assert new.memory["w"].tolist() == pytest.approx(w)
+
+
+def test_adoption_by_mix_goes_as_far_as_the_star_is_trusted() -> None:
+    # d = 1, η = ¼: ∇h = 0.6 - 0.2/1 = 0.4, so w_i = 0.5 - 0.1 = 0.4, against 0.5 for the most trusted;
+    # the share is (1 - 0.1)·0.4/0.5 = 0.72; θ = 0.72·2 + 0.28·1
+    method = KDPDFL(outputs="logits", adoption="mix", step="fixed", eta=0.25, mu1=0.6, mu2=0.2)
+    own = state(1.0, row(0, 0.5, 0, 0.5))
+    new, info = receive(method, TASK, own, inbox([2.0], slot=[3]), probe())
+    assert new.memory["w"].tolist() == pytest.approx([0, 0.5, 0, 0.4])
+    assert theta(new) == pytest.approx(1.72, abs=1e-14)
+    assert float(info["confidence"]) == pytest.approx(0.28, abs=1e-14)
 
 
 def test_adoption_by_mix_refuses_a_stranger() -> None:

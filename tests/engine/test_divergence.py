@@ -75,7 +75,7 @@ def test_it_stays_as_it_was_when_it_diverged() -> None:
         s.advance()
     for k, v in stuck.items():
         torch.testing.assert_close(s.tensors()[k][1], v, rtol=0, atol=0, equal_nan=True)
-    assert s.steps.tolist() == [8, 0, 8]
+    assert s.steps.tolist() == [6, 0, 6]  # iterations 7, 8, 9 and 12, 13, 14
     assert s.diverged.tolist() == [0, 2, 0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -10,6 +11,10 @@ from coterie.cli import check, ls, new, plot, run, show
 from coterie.core.errors import CoterieError
 
 __all__ = ["app", "main"]
+
+# Threads that wait for each other sleep instead of spinning, or one busy neighbour on the machine slows
+# a run several times over. Read once, when torch loads its thread pool.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 app = typer.Typer(
     name="coterie",

@@ -1,0 +1,120 @@
+"""A checkpoint comes back to the bit, is never half there, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from coterie.core.errors import CheckpointError, RunError
+from coterie.engine.checkpoint import FORMAT, Checkpoint, load, save
+from tests.engine.small import experiment, hard, simulator
+from tests.trees import clone, same
+
+TENSORS = {
+    "params/x": torch.tensor([[1.0, torch.nan], [-0.0, 1e-320]], dtype=torch.float64),
+    "params/turned": torch.arange(6.0).view(2, 3).T,
+    "steps": torch.tensor([3, -4]),
+    "buffers/n": torch.tensor(5),
+    "optim/none": torch.zeros(0, 2),
+}
+MOMENT = Checkpoint("feed", 1, 17, {"metrics": 120, "exchanges": 0}, TENSORS)
+
+
+def test_it_comes_back_to_the_bit(tmp_path: Path) -> None:
+    save(tmp_path / "c.safetensors", MOMENT)
+    found = load(tmp_path / "c.safetensors", "feed")
+    assert found[:4] == MOMENT[:4]
+    same(found.tensors, {k: v for k, v in TENSORS.items()})
+    assert found.tensors["params/x"][1, 0].signbit()
+    assert [p.name for p in tmp_path.iterdir()] == ["c.safetensors"]
+
+
+@pytest.mark.parametrize("there_before", [True, False])
+@pytest.mark.parametrize("half_written", [True, False])
+def test_a_full_disk_costs_only_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there_before: bool, half_written: bool
+) -> None:
+    file = tmp_path / "c.safetensors"
+    if there_before:
+        save(file, MOMENT)
+
+    def full(_tensors: Any, path: Path, _meta: Any) -> NoReturn:
+        if half_written:
+            Path(path).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("coterie.engine.checkpoint.save_file", full)
+    with pytest.raises(RunError, match=r"No space left.*make room and continue with --resume"):
+        save(file, MOMENT._replace(t=18))
+    assert [p.name for p in tmp_path.iterdir()] == (["c.safetensors"] if there_before else [])
+    if there_before:
+        assert load(file, "feed").t == 17
+
+
+def test_a_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="cannot write the checkpoint"):
+        save(tmp_path / "nowhere" / "c.safetensors", MOMENT)
+
+
+@pytest.mark.parametrize("part", [0, 4, 8, 60, 0.5, 0.99])
+def test_cut_short(tmp_path: Path, part: float) -> None:
+    file = tmp_path / "c.safetensors"
+    save(file, MOMENT)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: part if isinstance(part, int) else int(part * len(whole))])
+    with pytest.raises(CheckpointError, match=r"damaged or cut short .*; delete it to start this part"):
+        load(file, "feed")
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"format": FORMAT},
+        {"format": FORMAT, "facts": "{"},
+        {"format": FORMAT, "facts": "[]"},
+        {"format": FORMAT, "facts": json.dumps({"fingerprint": "feed"})},
+        {"format": FORMAT, "facts": json.dumps({**MOMENT._replace(tensors={})._asdict(), "more": 1})},
+    ],
+)
+def test_facts_that_are_none(tmp_path: Path, meta: dict[str, str]) -> None:
+    save_file({"steps": torch.zeros(1)}, tmp_path / "c.safetensors", meta)
+    with pytest.raises(CheckpointError, match="damaged or cut short"):
+        load(tmp_path / "c.safetensors", "feed")
+
+
+@pytest.mark.parametrize("meta", [None, {"format": "coterie-checkpoint-0"}])
+def test_of_another_format(tmp_path: Path, meta: dict[str, str] | None) -> None:
+    save_file({"steps": torch.zeros(1)}, tmp_path / "c.safetensors", meta)
+    with pytest.raises(
+        CheckpointError, match=f"not a coterie checkpoint of this version: expected '{FORMAT}'"
+    ):
+        load(tmp_path / "c.safetensors", "feed")
+
+
+def test_of_another_experiment(tmp_path: Path) -> None:
+    save(tmp_path / "c.safetensors", MOMENT)
+    with pytest.raises(CheckpointError, match=r"another experiment: expected dead, got feed; resume with"):
+        load(tmp_path / "c.safetensors", "dead")
+
+
+def test_a_simulator_goes_on_from_its_tensors() -> None:
+    one, other = simulator(hard()), simulator(hard())
+    while one.t < 9:
+        one.advance()
+    other.restore(Checkpoint("", 0, one.t, {}, clone(one.tensors())))
+    for s in (one, other):
+        while s.t < s.stack.iterations:
+            s.advance()
+    same(other.tensors(), one.tensors())
+
+
+def test_tensors_of_another_model_are_refused() -> None:
+    small, large = simulator(experiment()), simulator(experiment(model__norm="layer"))
+    with pytest.raises(CheckpointError, match=r"does not fit this experiment: .*2\.bias"):
+        small.restore(Checkpoint("", 0, 3, {}, large.tensors()))

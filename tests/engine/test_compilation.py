@@ -1,0 +1,48 @@
+"""Compiled local steps compute what uncompiled ones do; without a compiler it goes on uncompiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coterie.engine.execution import Stacked
+from coterie.engine.preparation import choose_execution, prepare
+from tests.engine.recording import Watcher
+from tests.engine.small import experiment, finished, hard
+from tests.trees import same
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own, which come and go with its version
+def test_compiled_is_uncompiled(tmp_path: Path) -> None:
+    watcher = Watcher()
+    found = {
+        how: finished(prepare(hard(compile=how)), tmp_path / how, progress=watcher) for how in ("on", "off")
+    }
+    assert watcher.stages == ["compiling the local step"]
+    for key, want in found["off"].items():
+        same(found["on"][key].tensors, want.tensors, 1e-10)
+
+
+def test_without_a_compiler_it_says_so_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    watcher = Watcher()
+    plan = prepare(experiment(compile="on"))
+    finished(plan, tmp_path / "run", progress=watcher)
+    (notice,) = watcher.notices
+    assert "no C++ compiler found" in notice
+    assert watcher.stages == []
+
+
+@pytest.mark.parametrize(
+    ("how", "iterations", "compiled"),
+    [("auto", 24, False), ("auto", 10**9, True), ("off", 10**9, False), ("on", 24, True)],
+)
+def test_long_runs_are_compiled(
+    how: str, iterations: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    (stack,) = prepare(experiment(compile=how, train__iterations=iterations)).stacks
+    execution = choose_execution(stack, None)
+    assert isinstance(execution, Stacked)
+    assert execution.compiled is compiled

@@ -1,0 +1,147 @@
+"""A run that was stopped, wherever that was, comes to the same bits as one that was not."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.core.errors import CheckpointError, RunError
+from coterie.engine.preparation import Plan, prepare
+from coterie.engine.simulate import simulate
+from coterie.experiment import Experiment
+from tests.engine.recording import Recording, Watcher
+from tests.engine.small import EVERY_METHOD, hard, outcome
+from tests.trees import same
+
+
+def run(plan: Plan, folder: Path, recording: Recording | None = None, **options: Any) -> Recording:
+    folder.mkdir(exist_ok=True)
+    recording = recording or Recording(folder)
+    simulate(plan, recording, **options)
+    return recording
+
+
+def equal(got: Recording, want: Recording, plan: Plan) -> None:
+    """To the bit, and the rows in the same order."""
+    assert repr(got.rows) == repr(want.rows)  # as text, in which NaN is NaN
+    assert (got.worlds, got.clients) == (want.worlds, want.clients)
+    ours, theirs = outcome(plan, got), outcome(plan, want)
+    for key, world in theirs.items():
+        same(ours[key].tensors, world.tensors)
+
+
+def one_stack() -> Experiment:
+    return hard(methods=EVERY_METHOD)
+
+
+def three_stacks() -> Experiment:
+    return hard(methods=["KD-PDFL"], grid={"train.batch": [2, 3, 4]}, train__iterations=13)
+
+
+@pytest.mark.parametrize(("make", "stacks"), [(one_stack, 1), (three_stacks, 3)])
+def test_stopped_after_every_event(tmp_path: Path, make: Any, stacks: int) -> None:
+    """Stopped after each stride, each exchange (before its broadcast) and each broadcast."""
+    plan = prepare(make())
+    assert len(plan.stacks) == stacks
+    want = run(plan, tmp_path / "whole")
+    recording, stops = None, 0
+    for _ in itertools.count():
+        calls = itertools.count()
+        recording = run(
+            prepare(make()),
+            tmp_path / "stopped",
+            recording,
+            resume=recording is not None,
+            stop=lambda calls=calls: next(calls) >= 1,
+        )
+        if len(recording.rows["metrics"]) == len(want.rows["metrics"]):
+            break
+        stops += 1
+    assert stops > 10
+    equal(recording, want, plan)
+
+
+@pytest.mark.parametrize("after", [1, 3, 4, 5, 9])
+def test_killed_after_rows_were_written_that_no_checkpoint_knows(tmp_path: Path, after: int) -> None:
+    """Like a power cut: rows go on after the last checkpoint, and are forgotten."""
+
+    class Cut(Exception):
+        pass
+
+    plan = prepare(three_stacks())
+    want = run(plan, tmp_path / "whole")
+    recording = Recording(tmp_path / "cut")
+    recording.path.mkdir()
+    calls = itertools.count()
+
+    def stop() -> bool:
+        if next(calls) > after:
+            raise Cut
+        return False
+
+    with pytest.raises(Cut):
+        simulate(plan, recording, stop=stop, checkpoint_every=0 if after % 2 else 1e9)
+    recording.metrics({"world": 0, "t": 99})
+    recording.exchange({"world": 0, "t": 99})
+    simulate(prepare(three_stacks()), recording, resume=True)
+    equal(recording, want, plan)
+
+
+def test_a_checkpoint_at_every_stride_changes_nothing(tmp_path: Path) -> None:
+    plan = prepare(one_stack())
+    want = run(plan, tmp_path / "whole")
+    equal(run(plan, tmp_path / "saved", checkpoint_every=0), want, plan)
+
+
+def test_nothing_to_go_on_from_is_a_start(tmp_path: Path) -> None:
+    plan = prepare(one_stack())
+    want = run(plan, tmp_path / "whole")
+    equal(run(plan, tmp_path / "empty", resume=True), want, plan)
+
+
+def test_a_finished_run_is_finished(tmp_path: Path) -> None:
+    plan = prepare(three_stacks())
+    recording = run(plan, tmp_path / "whole")
+    want = repr(recording.rows)
+    assert simulate(plan, recording, resume=True)
+    assert repr(recording.rows) == want
+
+
+def test_the_last_part_can_be_done_again(tmp_path: Path) -> None:
+    """What the message of a damaged checkpoint advises."""
+    plan = prepare(three_stacks())
+    want = run(plan, tmp_path / "whole")
+    recording = run(plan, tmp_path / "again")
+    last = recording.path / "checkpoint-2.safetensors"
+    last.write_bytes(last.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="delete it to start this part of the run again"):
+        simulate(plan, recording, resume=True)
+    last.unlink()
+    simulate(plan, recording, resume=True)
+    equal(recording, want, plan)
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    recording = run(prepare(one_stack()), tmp_path / "run")
+    with pytest.raises(RunError, match="belongs to another experiment"):
+        simulate(prepare(one_stack().replace(train__lr=0.07)), recording, resume=True)
+
+
+def test_progress_knows_where_a_resumed_run_stands(tmp_path: Path) -> None:
+    plan = prepare(three_stacks())
+    recording = Recording(tmp_path)
+    calls = itertools.count()
+    first = Watcher()
+    assert not simulate(plan, recording, progress=first, stop=lambda: next(calls) >= 9)
+    done, total, _ = first.steps[-1]
+    assert total == 39
+    assert 13 < done < 39
+    second = Watcher()
+    simulate(plan, recording, progress=second, resume=True)
+    assert second.steps[0][0] >= done
+    assert second.steps[-1][:2] == (39, 39)
+    assert sum(s for _, _, s in first.steps + second.steps) == 39 * 6
+    assert [set(a) for a in first.accuracy[:1]] == [{"KD-PDFL [batch=2]"}]
