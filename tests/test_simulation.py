@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 def long() -> Experiment:
     """Long enough to be interrupted, with a checkpoint after every stride."""
-    return hard(methods=["FedAvg", "KD-PDFL"], train__iterations=1500, evaluate__every=100)
+    return hard(methods=["FedAvg", "KD-PDFL"], train__iterations=800, evaluate__every=100)
 
 
 def equal(got: Path, want: Path) -> None:
@@ -153,6 +153,15 @@ def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     equal(tmp_path / "run", want.path)
 
 
+def test_stopped_again_before_it_went_on_it_still_knows_where_it_is(tmp_path: Path) -> None:
+    e = hard(methods=["KD-PDFL"], train__iterations=60)
+    with pytest.raises(Stopped) as first:
+        run(e, tmp_path / "run", plots=False, progress=Interrupting(30, signal.SIGTERM))
+    with pytest.raises(Stopped) as second:
+        run(e, tmp_path / "run", plots=False, resume=True, progress=Interrupting(0, signal.SIGTERM))
+    assert str(second.value) == str(first.value)
+
+
 def test_resuming_what_is_done_changes_nothing(tmp_path: Path) -> None:
     want = run(experiment(), tmp_path / "whole", plots=False)
     run(experiment(), tmp_path / "run", plots=False)
@@ -187,7 +196,7 @@ def test_nothing_to_resume(tmp_path: Path) -> None:
 def test_a_damaged_folder_is_refused(tmp_path: Path, name: str, error: type[RunError]) -> None:
     run(experiment(), tmp_path, plots=False)
     file = tmp_path / name
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    file.write_bytes(b"[")
     with pytest.raises(error, match=name):
         run(experiment(), tmp_path, resume=True)
 
@@ -245,8 +254,9 @@ def test_interrupted_terminated_and_killed_it_comes_to_the_same_bits(tmp_path: P
     ):
         with coterie(*words, "--out", out, "--no-plots", "--checkpoint", "0") as process:
             wait_for_a_new(checkpoint, process)
-            with pytest.raises(RunError, match="in use: another process is writing here"):
-                run(long(), out, resume=True)
+            if number is signal.SIGINT:
+                with pytest.raises(RunError, match="in use: another process is writing here"):
+                    run(long(), out, resume=True)
             process.send_signal(number)
             code, output = ended(process)
         if number is signal.SIGKILL:

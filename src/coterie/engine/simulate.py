@@ -57,6 +57,8 @@ def simulate(
         if saved:
             simulator.restore(saved)
             saved = None
+            if progress:
+                progress.advance(done + simulator.t, total, 0)
         else:
             _evaluate(simulator, recorder, progress)
         while simulator.t < stack.iterations:
