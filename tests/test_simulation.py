@@ -276,13 +276,3 @@ def test_interrupted_terminated_and_killed_it_comes_to_the_same_bits(tmp_path: P
     assert code == 0, output
     assert "FedAvg" in output
     equal(out, want)
-
-
-def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    want = run(experiment(), tmp_path / "run", plots=False).path
-    with coterie("run", "--resume", "--out", want, "--set", "train.lr=0.3") as process:
-        code, output = ended(process)
-    assert code == 2
-    assert "error:" in output
-    assert "train.lr (there 0.05, now 0.3)" in output
-    assert "Traceback" not in output

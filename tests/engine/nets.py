@@ -81,7 +81,8 @@ class Residual(nn.Module):
         self.scale = nn.Parameter(torch.rand(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.scale * self.inner(x)
+        out: Tensor = x + self.scale * self.inner(x)
+        return out
 
 
 def residual(inputs: Shape, classes: int) -> nn.Module:
@@ -96,7 +97,7 @@ class Attentive(nn.Module):
         self.encoder = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.encoder(x.unflatten(1, (2, 4))).flatten(1)
+        out: Tensor = self.encoder(x.view(-1, 2, 4)).flatten(1)
         return out
 
 

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from coterie.core.registry import known
 from coterie.engine.checkpoint import load
+from coterie.engine.execution import Stacked
 from coterie.engine.preparation import Plan, prepare
 from coterie.engine.simulate import simulate
 from coterie.engine.simulator import Simulator
-from coterie.engine.execution import Stacked
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
 

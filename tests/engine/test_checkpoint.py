@@ -30,7 +30,7 @@ def test_it_comes_back_to_the_bit(tmp_path: Path) -> None:
     save(tmp_path / "c.safetensors", MOMENT)
     found = load(tmp_path / "c.safetensors", "feed")
     assert found[:4] == MOMENT[:4]
-    same(found.tensors, {k: v for k, v in TENSORS.items()})
+    same(found.tensors, TENSORS)
     assert found.tensors["params/x"][1, 0].signbit()
     assert [p.name for p in tmp_path.iterdir()] == ["c.safetensors"]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,24 +43,20 @@ def three_stacks() -> Experiment:
     return hard(methods=["KD-PDFL"], grid={"train.batch": [2, 3, 4]}, train__iterations=13)
 
 
+def _second(calls: Iterator[int]) -> bool:
+    return next(calls) >= 1
+
+
 @pytest.mark.parametrize(("make", "stacks"), [(one_stack, 1), (three_stacks, 3)])
 def test_stopped_after_every_event(tmp_path: Path, make: Any, stacks: int) -> None:
     """Stopped after each stride, each exchange (before its broadcast) and each broadcast."""
     plan = prepare(make())
     assert len(plan.stacks) == stacks
     want = run(plan, tmp_path / "whole")
-    recording, stops = None, 0
-    for _ in itertools.count():
-        calls = itertools.count()
-        recording = run(
-            prepare(make()),
-            tmp_path / "stopped",
-            recording,
-            resume=recording is not None,
-            stop=lambda calls=calls: next(calls) >= 1,
-        )
-        if len(recording.rows["metrics"]) == len(want.rows["metrics"]):
-            break
+    recording, stops = Recording(tmp_path / "stopped"), 0
+    while len(recording.rows["metrics"]) < len(want.rows["metrics"]):
+        stop = partial(_second, itertools.count())
+        run(prepare(make()), tmp_path / "stopped", recording, resume=stops > 0, stop=stop)
         stops += 1
     assert stops > 10
     equal(recording, want, plan)
@@ -68,7 +66,7 @@ def test_stopped_after_every_event(tmp_path: Path, make: Any, stacks: int) -> No
 def test_killed_after_rows_were_written_that_no_checkpoint_knows(tmp_path: Path, after: int) -> None:
     """Like a power cut: rows go on after the last checkpoint, and are forgotten."""
 
-    class Cut(Exception):
+    class PowerCutError(Exception):
         pass
 
     plan = prepare(three_stacks())
@@ -79,10 +77,10 @@ def test_killed_after_rows_were_written_that_no_checkpoint_knows(tmp_path: Path,
 
     def stop() -> bool:
         if next(calls) > after:
-            raise Cut
+            raise PowerCutError
         return False
 
-    with pytest.raises(Cut):
+    with pytest.raises(PowerCutError):
         simulate(plan, recording, stop=stop, checkpoint_every=0 if after % 2 else 1e9)
     recording.metrics({"world": 0, "t": 99})
     recording.exchange({"world": 0, "t": 99})

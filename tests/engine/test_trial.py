@@ -36,7 +36,7 @@ def test_models_that_do_not_fit(name: str, words: list[str]) -> None:
 
 
 def test_a_factory_must_give_a_module() -> None:
-    with pytest.raises(ConfigError, match="gives str, not an nn.Module"):
+    with pytest.raises(ConfigError, match=r"gives str, not an nn\.Module"):
         prepare(experiment(model="tests.engine.nets:no_module"))
 
 
