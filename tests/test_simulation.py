@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 def long() -> Experiment:
     """Long enough to be interrupted, with a checkpoint after every stride."""
-    return hard(methods=["FedAvg", "KD-PDFL"], train__iterations=800, evaluate__every=100)
+    return hard(methods=["FedAvg", "KD-PDFL"], train__iterations=300, evaluate__every=50)
 
 
 def equal(got: Path, want: Path) -> None:

@@ -31,6 +31,10 @@ from coterie.core.registry import build, explain
 __all__ = ["Experiment", "Plugin", "World", "presets"]
 
 
+_COMPARABLE = ("methods", "model", "data", "train", "exchange", "population", "evaluate")
+"""The parts of an experiment in which the worlds of one run may differ."""
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -161,7 +165,7 @@ class Experiment(_Frozen):
 
     name: Annotated[str, MinLen(1)] = "experiment"
     """What the run folder is called."""
-    seeds: tuple[Annotated[int, Ge(0)], ...] = (0, 1, 2)
+    seeds: tuple[Annotated[int, Ge(0), Lt(2**63)], ...] = (0, 1, 2)
     """Every method is run once with each of these; a number N stands for 0 to N-1."""
     methods: dict[str, Named] = {n: Plugin(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")}
     """The rows of the result table."""
@@ -202,6 +206,11 @@ class Experiment(_Frozen):
     def _complete(self) -> Experiment:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds must be one or more different numbers, got {list(self.seeds)}")
+        for path in self.grid:
+            if path.split(".")[0] not in _COMPARABLE or "." not in path.removeprefix("model"):
+                raise ValueError(
+                    f"grid: {path!r} cannot be compared in one run; a path begins with {', '.join(_COMPARABLE)}"
+                )
         if not self.methods:
             raise ValueError("methods is empty; name at least one")
         return self
@@ -247,7 +256,7 @@ class Experiment(_Frozen):
 
     def fingerprint(self) -> str:
         """A hash of everything that determines the results to the bit."""
-        values = {k: v for k, v in self.plain().items() if k not in ("name", "compile")}
+        values = {k: v for k, v in self.plain().items() if k != "name"}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def worlds(self) -> Iterator[World]:
@@ -261,7 +270,8 @@ class Experiment(_Frozen):
                         json.dumps({**plain, "seeds": [seed], "methods": {label: method.model_dump()}})
                     )
                     for path, value in setting.items():
-                        _put(one, path, value)
+                        if not path.startswith("methods.") or path.split(".")[1] == label:
+                            _put(one, path, value)
                     tag = ", ".join(f"{p.rpartition('.')[2]}={v}" for p, v in setting.items())
                     try:
                         experiment = type(self).model_validate(one)

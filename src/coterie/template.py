@@ -27,7 +27,7 @@ _SEE = {
 
 def template(name: str) -> str:
     """Every setting with its default and what it means, as TOML."""
-    experiment = Experiment(name=name)
+    experiment = Experiment.parse({"name": name})
     lines = [
         f"# {name}: an experiment for coterie. Every setting is here with its default; delete what you keep.",
         f"# Check it with `coterie check {name}.toml`, run it with `coterie run {name}.toml`.",

@@ -62,6 +62,21 @@ def test_the_others_are_as_if_it_were_absent() -> None:
         mean = (before[k][0] + before[k][2]) / 2
         torch.testing.assert_close(now[[0, 2]], mean.expand(2, *mean.shape), rtol=1e-6, atol=1e-7)
         torch.testing.assert_close(now[1], before[k][1], rtol=0, atol=0, equal_nan=True)
+    assert int(s.bytes[0]) == 2 * 6 * 4  # two sound stars hear each other: one message each of six numbers
+    s.advance()
+    assert int(s.bytes[0]) == 4 * 6 * 4
+
+
+def test_who_heard_only_those_who_diverged_heard_nobody() -> None:
+    s = simulator(experiment(methods=["KD-PDFL"], **OVERFLOW, exchange__stars=1, exchange__cap=1))
+    while s.t < 4:
+        s.advance()
+    s.diverged[:] = torch.tensor([2, 2, 0])
+    before = {k: v.clone() for k, v in s.tensors().items()}
+    assert [s.advance(), s.advance()] == [[], []]
+    assert s.t == 6
+    for k, v in before.items():
+        torch.testing.assert_close(s.tensors()[k], v, rtol=0, atol=0, equal_nan=True)
 
 
 def test_it_stays_as_it_was_when_it_diverged() -> None:

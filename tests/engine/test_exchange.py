@@ -30,10 +30,6 @@ def meeting(s: Simulator, star: list[int], neighbour: list[list[int]], heard: li
     return {m.id: one for m in s.stack.members}
 
 
-def sound(s: Simulator) -> torch.Tensor:
-    return s.diverged == 0
-
-
 def client(s: Simulator, i: int) -> State:
     return gather(s.clients.parts[0], torch.tensor(i))
 
@@ -41,7 +37,7 @@ def client(s: Simulator, i: int) -> State:
 def test_the_star_averages_what_it_heard_by_hand() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
-    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), sound(s), 5)
+    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
     for k, now in s.clients.whole.params.items():
         mean = (before[k][0] + before[k][1] + before[k][3]) / 3
         torch.testing.assert_close(now[1], mean, rtol=0, atol=1e-15)
@@ -51,7 +47,7 @@ def test_the_star_averages_what_it_heard_by_hand() -> None:
 def test_stars_that_hear_each_other_read_the_models_from_before() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
-    exchange(s.stack, s.clients, meeting(s, [0, 1], [[1], [0]], [[1], [1]]), sound(s), 5)
+    exchange(s.stack, s.clients, meeting(s, [0, 1], [[1], [0]], [[1], [1]]), 5)
     for k, now in s.clients.whole.params.items():
         mean = (before[k][0] + before[k][1]) / 2
         for star in (0, 1):
@@ -62,9 +58,9 @@ def test_neighbours_adopt_the_new_model_of_their_star() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
     met = meeting(s, [3], [[0, 2]], [[1, 1]])
-    exchange(s.stack, s.clients, met, sound(s), 5)
+    exchange(s.stack, s.clients, met, 5)
     met[0] = met[0]._replace(told=torch.tensor([[True, False]]))
-    broadcast(s.stack, s.clients, met, sound(s), 6)
+    broadcast(s.stack, s.clients, met, 6)
     for k, now in s.clients.whole.params.items():
         assert torch.equal(now[0], now[3])
         assert not torch.equal(now[0], before[k][0])
@@ -79,7 +75,7 @@ def test_lost_replies_never_enter(method: str) -> None:
         s = at_rest({"name": method})
         for v in s.clients.whole.params.values():
             v[2] = value
-        exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), sound(s), 5)
+        exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
         ends.append(clone(client(s, 1)))
     same(ends[1], ends[0])
     same(ends[2], ends[0])
@@ -89,7 +85,7 @@ def test_lost_replies_never_enter(method: str) -> None:
 def test_nobody_heard_changes_nothing(method: str) -> None:
     s = at_rest({"name": method})
     before = clone(s.tensors())
-    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[0, 0, 0]]), sound(s), 5)
+    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[0, 0, 0]]), 5)
     same(s.tensors(), before)
 
 
@@ -99,20 +95,10 @@ def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
     for heard in (0, 1):
         s = at_rest({"name": method})
         s.clients.whole.params["3.bias"][2, 0] = torch.inf
-        events = exchange(s.stack, s.clients, meeting(s, [1], [[0, 2]], [[1, heard]]), sound(s), 5)
+        events = exchange(s.stack, s.clients, meeting(s, [1], [[0, 2]], [[1, heard]]), 5)
         assert all(e.neighbours == [0] for e in events)
         ends.append(clone(client(s, 1)))
     same(ends[1], ends[0])
-
-
-def test_those_who_diverged_neither_read_nor_are_read() -> None:
-    s = at_rest()
-    before = clone(s.clients.whole.params)
-    s.diverged[2] = 3
-    exchange(s.stack, s.clients, meeting(s, [1, 2], [[0, 2], [0, 3]], [[1, 1], [1, 1]]), sound(s), 5)
-    for k, now in s.clients.whole.params.items():
-        torch.testing.assert_close(now[1], (before[k][0] + before[k][1]) / 2, rtol=0, atol=1e-15)
-        assert torch.equal(now[2], before[k][2])
 
 
 @pytest.mark.parametrize(

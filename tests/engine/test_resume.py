@@ -40,7 +40,7 @@ def one_stack() -> Experiment:
 
 
 def three_stacks() -> Experiment:
-    return hard(methods=["KD-PDFL"], grid={"train.batch": [2, 3, 4]}, train__iterations=13)
+    return hard(methods=["KD-PDFL"], grid={"train.batch": [2, 3, 4]}, train__iterations=12)
 
 
 def _second(calls: Iterator[int]) -> bool:
@@ -62,7 +62,7 @@ def test_stopped_after_every_event(tmp_path: Path, make: Any, stacks: int) -> No
     equal(recording, want, plan)
 
 
-@pytest.mark.parametrize("after", [1, 3, 4, 5, 9])
+@pytest.mark.parametrize("after", [1, 4, 9])
 def test_killed_after_rows_were_written_that_no_checkpoint_knows(tmp_path: Path, after: int) -> None:
     """Like a power cut: rows go on after the last checkpoint, and are forgotten."""
 
@@ -135,11 +135,11 @@ def test_progress_knows_where_a_resumed_run_stands(tmp_path: Path) -> None:
     first = Watcher()
     assert not simulate(plan, recording, progress=first, stop=lambda: next(calls) >= 9)
     done, total, _ = first.steps[-1]
-    assert total == 39
-    assert 13 < done < 39
+    assert total == 36
+    assert 12 < done < 36
     second = Watcher()
     simulate(plan, recording, progress=second, resume=True)
     assert second.steps[0] == (done, total, 0)
-    assert second.steps[-1][:2] == (39, 39)
-    assert sum(s for _, _, s in first.steps + second.steps) == 39 * 6
+    assert second.steps[-1][:2] == (36, 36)
+    assert sum(s for _, _, s in first.steps + second.steps) == 36 * 6
     assert [set(a) for a in first.accuracy[:1]] == [{"KD-PDFL [batch=2]"}]

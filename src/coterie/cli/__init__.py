@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -49,11 +51,23 @@ def main() -> None:
     try:
         app()
     except CoterieError as error:
-        typer.secho(f"error: {error}", fg="red", err=True)
-        sys.exit(2)
+        _fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        # torch says it in words on the processor, and by a class of its own on a graphics card
+        if not (isinstance(error, MemoryError) or re.search("allocate|out of memory", str(error))):
+            raise
+        _fail(
+            "this needs more memory than there is; use fewer or smaller data.clients, data.sizes, "
+            f"train.batch, model, methods or seeds ({str(error).partition(chr(10))[0] or 'out of memory'})"
+        )
     except KeyboardInterrupt:
         typer.secho("interrupted", fg="red", err=True)
         sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe went away, as `coterie ls | head` does
         sys.stderr.close()
         sys.exit(0)
+
+
+def _fail(sentence: str) -> NoReturn:
+    typer.secho(f"error: {sentence}", fg="red", err=True)
+    sys.exit(2)

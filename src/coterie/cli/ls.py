@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,14 +15,12 @@ def ls(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="[KIND]",
+            metavar="KIND",
             help="algorithms, channels, datasets, distances, models, partitions, "
             "presets, runs, shifts, topologies",
         ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Show the options of this one.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show the options of this one.")] = None,
 ) -> None:
     """List what there is, one line each; with a name, its options.
 
@@ -32,64 +32,92 @@ def ls(
 
       coterie ls algorithms kd-pdfl
     """
-    from rich.console import Console
-
     from coterie.core.errors import UnknownNameError
-    from coterie.core.registry import KINDS, find, known
+    from coterie.core.registry import KINDS, find
 
-    console = Console()
     kinds = {folder: singular for singular, folder in KINDS.items()}
-    asked = None if kind is None else KINDS.get(kind, kind)
-    if asked is not None and asked not in (*kinds, "presets", "runs"):
-        raise UnknownNameError("kind", str(kind), [*kinds, "presets", "runs"])
-    if name is not None and asked in kinds:
-        _options(console, kinds[asked], find(kinds[asked], name))
+    folders = [*kinds, "presets", "runs"]
+    if kind is None:
+        for folder in folders[:-1]:
+            _list(folder, _lines(folder))
         return
-    for folder in [asked] if asked else [*kinds, "presets"]:
-        _list(console, folder, _lines(folder) if folder not in kinds else known(kinds[folder]))
+    asked = next((f for f in folders if kind.lower() in (f, f.removesuffix("s"), kinds.get(f))), None)
+    if asked is None:
+        raise UnknownNameError("kind", kind, folders)
+    if name is None:
+        _list(asked, _lines(asked))
+    elif asked in kinds:
+        _options(kinds[asked], find(kinds[asked], name))
+    elif asked == "presets":
+        _preset(name)
+    else:
+        from coterie.cli.show import show
+
+        show(Path(name))
 
 
-def _lines(what: str) -> dict[str, str]:
-    from pathlib import Path
-
+def _lines(folder: str) -> dict[str, str]:
+    from coterie.core.registry import KINDS, describe, known
     from coterie.experiment import presets
+
+    if folder == "presets":
+        return presets()
+    if folder == "runs":
+        return {
+            str(p.parent): _progress(p.parent) for p in sorted(Path("runs").glob("*/experiment.toml"))
+        } or {"none yet": "start one with: coterie run quickstart"}
+    kind = next(singular for singular, plural in KINDS.items() if plural == folder)
+    return {name: describe(plugin) for name, plugin in known(kind).items()}
+
+
+def _progress(folder: Path) -> str:
+    from coterie.core.errors import RunError
     from coterie.runs import Run
 
-    if what == "presets":
-        return presets()
-    folders = sorted(p.parent for p in Path("runs").glob("*/experiment.toml"))
-    return {
-        str(p): f"{(s := Run(p).status)['state']}, iteration {s['t']} of {s['iterations']}" for p in folders
-    }
+    try:
+        status = Run(folder).status
+        return f"{status['state']}, iteration {status['t']} of {status['iterations']}"
+    except (RunError, KeyError, TypeError) as error:
+        return f"damaged: {error}"
 
 
-def _list(console: Any, title: str, items: dict[str, Any]) -> None:
-    from rich.table import Table
+def _preset(name: str) -> None:
+    from importlib import resources
 
-    from coterie.core.registry import describe
+    from coterie.core.errors import UnknownNameError
+    from coterie.experiment import presets
 
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        show_header=False,
-        padding=(0, 2, 0, 2),
-    )
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column()
-    for name, item in items.items():
-        table.add_row(name, item if isinstance(item, str) else describe(item))
-    console.print(table)
+    if name not in presets():
+        raise UnknownNameError("preset", name, presets())
+    typer.echo((resources.files("coterie") / "presets" / f"{name}.toml").read_text("utf-8").rstrip())
 
 
-def _options(console: Any, kind: str, plugin: Any) -> None:
-    from rich.table import Table
+def _list(title: str, lines: dict[str, str]) -> None:
+    typer.secho(title, bold=True)
+    _columns([], lines.items())
+    typer.echo()
 
+
+def _options(kind: str, plugin: Any) -> None:
     from coterie.core.registry import describe, options
 
-    console.print(f"[bold]{kind}[/bold]  {describe(plugin)}", highlight=False)
-    table = Table("option", "default", "", box=None, header_style="dim", padding=(0, 2, 0, 2))
-    for option in options(plugin):
-        table.add_row(f"[cyan]{option.name}[/cyan]", option.default, option.help)
-    console.print(table, highlight=False)
+    typer.echo(f"{typer.style(kind, bold=True)}  {describe(plugin)}")
+    found = [] if kind == "distance" else options(plugin)  # what it compares is no option
+    if found:
+        _columns(["option", "default", ""], found)
+    else:
+        typer.echo("  no options")
+
+
+def _columns(header: list[str], rows: Iterable[Iterable[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*header, box=None, show_header=bool(header), header_style="dim", padding=(0, 2, 0, 2))
+    for first, *rest in rows:
+        table.add_row(Text(first, style="cyan", no_wrap=True), *map(Text, rest))
+    console = Console()
+    if not console.is_terminal:
+        console.width = 1000  # one line each, for grep
+    console.print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -19,18 +20,17 @@ def new(
 
     Example:  coterie new mine && coterie run mine.toml
     """
-    from coterie.core.errors import ConfigError, RunError
+    from coterie.core.errors import RunError
     from coterie.template import template
 
-    name = name.removesuffix(".toml")
-    path = Path(f"{name}.toml")
-    if not path.name.removesuffix(".toml"):
-        raise ConfigError("the experiment needs a name, such as: coterie new mine")
+    path = Path(f"{name.removesuffix('.toml')}.toml")
+    text = template(path.name.removesuffix(".toml"))
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(template(path.stem))
+            file.write(text)
     except FileExistsError:
         raise RunError(f"{path} is already there; choose another name or delete it first") from None
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from None
-    typer.echo(f"wrote {path}\ncheck it:  coterie check {path}\nrun it:    coterie run {path}")
+    word = shlex.quote(str(path))
+    typer.echo(f"wrote {path}\ncheck it:  coterie check {word}\nrun it:    coterie run {word}")

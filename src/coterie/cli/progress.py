@@ -31,7 +31,8 @@ def progress(console: Console, experiment: Experiment) -> Iterator[recorder.Prog
     worlds = sum(1 for _ in experiment.worlds())
     methods, seeds = len(experiment.methods), len(experiment.seeds)
     settings = worlds // (methods * seeds)
-    many = f"{methods} methods x {seeds} seeds" + (f" x {settings} settings" if settings > 1 else "")
+    counts = {"method": methods, "seed": seeds} | ({"setting": settings} if settings > 1 else {})
+    many = " x ".join(f"{n} {what}{'s'[: n != 1]}" for what, n in counts.items())
     console.print(
         f"[bold]{experiment.name}[/bold]: {experiment.data.clients} clients, {many}, "
         f"{experiment.train.iterations} iterations on {experiment.device}",
@@ -81,7 +82,7 @@ class _Bar:
         self.bar.update(self.task, description=text)
 
     def notice(self, text: str) -> None:
-        self.live.console.print(f"note: {text}", style="yellow", highlight=False)
+        self.live.console.print(f"note: {text}", style="yellow", highlight=False, markup=False)
 
     def advance(self, done: int, total: int, client_steps: int) -> None:
         now = time.monotonic()
@@ -119,4 +120,4 @@ class _Lines:
         self.scores = _scores(accuracy)
 
     def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ def run(
     experiment: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE.toml | PRESET]", help="What to run; `coterie ls presets` lists the built-in ones."
+            metavar="FILE.toml | PRESET", help="What to run; `coterie ls presets` lists the built-in ones."
         ),
     ] = None,
     sets: Annotated[
@@ -52,6 +53,7 @@ def run(
     from coterie.cli.progress import progress
     from coterie.core.errors import ConfigError
     from coterie.experiment import Experiment
+    from coterie.runs import Run
     from coterie.runs.text import table
     from coterie.simulation import Stopped
     from coterie.simulation import run as simulate
@@ -61,7 +63,7 @@ def run(
             raise ConfigError(
                 "name a FILE.toml or a preset (try: coterie run quickstart), or --resume with --out"
             )
-        experiment = str(out / "experiment.toml")
+        experiment = str(Run(out).path / "experiment.toml")
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
     chosen = Experiment.load(experiment, changes)
@@ -79,12 +81,14 @@ def run(
             )
     except Stopped as stopped:
         console.print(
-            f"{stopped}.\nContinue with: coterie run --resume --out {stopped.path}",
+            f"{stopped}.\nContinue with: coterie run --resume --out {shlex.quote(str(stopped.path))}",
             style="yellow",
             highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
         raise typer.Exit(130) from None
     console.print(table(result.summary()))
-    console.print(f"results   {result.path}", highlight=False)
+    typer.echo(f"results   {result.path}")
     for picture in sorted((result.path / "plots").glob("*.png")):
-        console.print(f"picture   {picture}", highlight=False)
+        typer.echo(f"picture   {picture}")

@@ -27,8 +27,11 @@ def show(
     from rich.console import Console
 
     from coterie.cli.folders import found
+    from coterie.core.errors import ConfigError
     from coterie.runs import Run, text
 
+    if as_json and markdown:
+        raise ConfigError("--json and --markdown are two forms of the same table; choose one")
     summary = Run(found(run)).summary()
     if as_json:
         typer.echo(json.dumps(summary, indent=2))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,21 +55,20 @@ class _Letters(NamedTuple):
     """`[R, K]`"""
 
 
-def exchange(stack: Stack, clients: Clients, meetings: Meetings, sound: Tensor, t: int) -> list[Event]:
-    """At t ≡ 0 (mod T_ex) stars ask, look and mix; clients that are not `sound` `[N]` take no part."""
-    return _for_all(stack, clients, meetings, sound, t, _stars, wake)
+def exchange(stack: Stack, clients: Clients, meetings: Meetings, t: int) -> list[Event]:
+    """At t ≡ 0 (mod T_ex) stars ask, look and mix."""
+    return _for_all(stack, clients, meetings, t, _stars, wake)
 
 
-def broadcast(stack: Stack, clients: Clients, meetings: Meetings, sound: Tensor, t: int) -> list[Event]:
+def broadcast(stack: Stack, clients: Clients, meetings: Meetings, t: int) -> list[Event]:
     """At t ≡ 1 (mod T_ex) the neighbours hear the star's new model."""
-    return _for_all(stack, clients, meetings, sound, t, _listeners, receive)
+    return _for_all(stack, clients, meetings, t, _listeners, receive)
 
 
 def _for_all(
     stack: Stack,
     clients: Clients,
     meetings: Meetings,
-    sound: Tensor,
     t: int,
     address: Callable[[Group, Sequence[Meeting]], _Letters],
     act: Act,
@@ -79,17 +78,8 @@ def _for_all(
     for group, state, size in zip(stack.groups, clients.parts, sizes, strict=True):
         if size:  # a method that sends nothing has nothing to read
             letters = address(group, [meetings[m.id] for m in group.members])
-            events += _read(stack, group, state, _among(letters, sound[group.clients]), act, t)
+            events += _read(stack, group, state, letters, act, t)
     return events
-
-
-def _among(letters: _Letters, sound: Tensor) -> _Letters:
-    if bool(sound.all()):
-        return letters
-    sound = sound.cpu()
-    some = sound[letters.reader]
-    letters = _Letters(*(part[some] for part in letters))
-    return letters._replace(heard=letters.heard & sound[letters.sender])
 
 
 def message_bytes(stack: Stack, clients: Clients) -> list[int]:
@@ -182,7 +172,7 @@ def _widened(tensor: Tensor, width: int) -> Tensor:
 
 
 def _events(group: Group, letters: _Letters, info: Info) -> list[Event]:
-    """One event for each reader, without the padding of its inbox; methods that report nothing: none."""
+    """One event for each reader that heard something; methods that report nothing: none."""
     if set(info) <= {"heard"}:
         return []
     columns = {k: v.tolist() for k, v in info.items()}
@@ -192,11 +182,17 @@ def _events(group: Group, letters: _Letters, info: Info) -> list[Event]:
         member = group.members[w]
         heard = columns["heard"][r]
         kept = [k for k, h in enumerate(heard) if h]
+        if not kept:
+            continue
         row = {
-            name: [values[r][k] for k in kept] if isinstance(values[r], list) else values[r]
+            name: [values[r][k] for k in kept] if _one_each(values[r], heard) else values[r]
             for name, values in columns.items()
             if name != "heard"
         }
         client = reader - (member.clients.start - group.clients.start)
         events.append(Event(member.id, client, [slot[k] for k in kept], row))
     return events
+
+
+def _one_each(value: Any, heard: list[bool]) -> bool:
+    return isinstance(value, list) and len(value) == len(heard)

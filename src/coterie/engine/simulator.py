@@ -76,7 +76,7 @@ class Simulator:
         woke = phase == "exchange"
         meetings = self._meetings(self.t if woke else self.t - 1)
         act = exchange if woke else broadcast
-        events = act(self.stack, self.clients, meetings, self.diverged == 0, self.t)
+        events = act(self.stack, self.clients, meetings, self.t)
         self.bytes += torch.tensor(
             [
                 size * _messages(meetings[m.id], woke)
@@ -93,7 +93,8 @@ class Simulator:
         if self._met[0] != t:
             schedules = {id(m.schedule): m.schedule for m in self.stack.members}
             found = {key: schedule.meeting(t) for key, schedule in schedules.items()}
-            self._met = t, {m.id: found[id(m.schedule)] for m in self.stack.members}
+            sound = (self.diverged == 0).cpu()
+            self._met = t, {m.id: _among(found[id(m.schedule)], sound[m.clients]) for m in self.stack.members}
         return self._met[1]
 
     def due(self) -> bool:
@@ -208,6 +209,14 @@ class Simulator:
                         f"{int(self.diverged[m.clients][client])} (its loss is not finite); it is left out "
                         "from here on; a smaller train.lr may help"
                     )
+
+
+def _among(meeting: Meeting, sound: Tensor) -> Meeting:
+    """The meeting of those who are `sound` `[M]`: clients that diverged neither ask nor answer."""
+    both = sound[meeting.star, None] & sound[meeting.neighbour]
+    heard = meeting.heard & both
+    told = meeting.told & both & heard.any(dim=1, keepdim=True)
+    return meeting._replace(asked=meeting.asked & both, heard=heard, told=told)
 
 
 def _messages(meeting: Meeting, woke: bool) -> int:

@@ -1,0 +1,323 @@
+"""Every verb on its way to success."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from coterie import Experiment, Run
+from coterie.core.registry import KINDS, known
+from coterie.experiment import presets
+from tests.cli.conftest import Command
+
+VERBS = ["run", "ls", "show", "plot", "new", "check"]
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+# The command itself.
+
+
+def test_help_names_every_verb_and_where_to_start(coterie: Command) -> None:
+    answer = coterie("--help")
+    assert answer.code == 0
+    assert "coterie run quickstart" in answer.out
+    for verb in VERBS:
+        assert f" {verb} " in answer.out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_the_help_of_every_verb_has_an_example(coterie: Command, verb: str, flag: str) -> None:
+    answer = coterie(verb, flag)
+    assert answer.code == 0
+    assert "Example" in answer.out
+    assert f"coterie {verb}" in answer.out.partition("Example")[2]
+
+
+def test_version(coterie: Command) -> None:
+    answer = coterie("--version")
+    assert answer.code == 0
+    assert answer.out.startswith("coterie 0.")
+
+
+@pytest.mark.parametrize("module", ["coterie", "coterie.cli", "coterie.runs"])
+def test_torch_is_not_loaded_before_it_is_needed(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in ('torch', 'sklearn', 'matplotlib') if m in sys.modules])"
+    assert python(code).stdout == "[]\n"
+
+
+def test_a_reader_of_a_pipe_may_leave() -> None:
+    command = f"{sys.executable} -c 'from coterie.cli import main; main()' ls | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("algorithms\n", "")
+
+
+# run
+
+
+def test_run_writes_a_folder_and_says_how_it_went_in_plain_lines(coterie: Command, tmp_path: Path) -> None:
+    answer = coterie("run", "small.toml")
+    assert (answer.code, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert lines[0] == "small: 4 clients, 2 methods x 2 seeds, 20 iterations on cpu"
+    assert any(line.startswith("20/20  ") and "Local" in line and "KD-PDFL" in line for line in lines)
+    assert "\x1b" not in answer.out
+    assert "personal %" in answer.out
+    assert "results   runs/small" in lines
+    for picture in ("curves", "graph-KD-PDFL", "labels", "overview"):
+        assert f"picture   runs/small/plots/{picture}.png" in lines
+        assert (tmp_path / f"runs/small/plots/{picture}.png").stat().st_size > 1000
+    assert Run("runs/small").status["state"] == "done"
+
+
+def test_settings_seeds_device_folder(coterie: Command) -> None:
+    answer = coterie(
+        "run", "small.toml", "--set", "train.lr=0.2", "--set", "methods.KD-PDFL.step=sign",
+        "--set", "train.iterations=6", "--set", 'data.partition={name="dirichlet",alpha=0.5}',
+        "--seeds", "1", "--device", "cpu", "--out", "here/and/there", "--no-plots",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "1 seed," in answer.out
+    e = Run("here/and/there").experiment
+    assert (e.train.lr, e.train.iterations, e.seeds, e.device) == (0.2, 6, (0,), "cpu")
+    assert e.methods["KD-PDFL"].options == {"step": "sign"}
+    assert e.data.partition.options == {"alpha": 0.5}
+    assert not Path("here/and/there/plots").exists()
+    assert not Path("runs").exists()
+
+
+def test_a_second_run_gets_a_folder_of_its_own(coterie: Command) -> None:
+    for folder in ("runs/small", "runs/small-2", "runs/small-3"):
+        answer = coterie("run", "small.toml", "--set", "train.iterations=3", "--no-plots")
+        assert f"results   {folder}\n" in answer.out
+    listed = coterie("ls", "runs").out
+    for folder in ("runs/small", "runs/small-2", "runs/small-3"):
+        assert f"{folder} " in listed
+    assert "done, iteration 3 of 3" in listed
+
+
+def test_resume(coterie: Command) -> None:
+    coterie("run", "small.toml", "--no-plots")
+    before = Path("runs/small/metrics.jsonl").read_bytes()
+    for words in (["small.toml"], ["--out", "runs/small"], ["small.toml", "--out", "runs/small"]):
+        answer = coterie("run", "--resume", "--no-plots", *words)
+        assert answer.code == 0, answer.err
+        assert "results   runs/small\n" in answer.out
+    assert Path("runs/small/metrics.jsonl").read_bytes() == before
+    assert not Path("runs/small-2").exists()
+
+
+def test_the_data_folder(coterie: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "far").mkdir()
+    rows = [f"{i % 7},{i % 3},{'no' if i % 2 else 'yes'}" for i in range(80)]
+    (tmp_path / "far" / "table.csv").write_text("\n".join(["a,b,label", *rows]))
+    words = ("run", "small.toml", "--no-plots", "--set", "data.set={name='csv',path='table.csv',label='label'}")
+    assert coterie(*words, "--data", "far", "--out", "one").code == 0
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "far"))
+    assert coterie(*words, "--out", "two").code == 0
+    assert Run("one").clients == Run("two").clients
+    assert Run("one").clients[0]["classes"] == ["no", "yes"]
+
+
+def test_a_grid_shows_every_setting(coterie: Command) -> None:
+    answer = coterie("run", "small.toml", "--no-plots", "--set", "grid={'train.lr'=[0.1,0.2]}", "--seeds", "1")
+    assert "2 methods x 1 seed x 2 settings" in answer.out
+    assert "20/20  " in answer.out
+    for name in ("Local [lr=0.1]", "KD-PDFL [lr=0.2]"):
+        assert answer.out.count(name) >= 2  # in the lines on the way and in the table
+
+
+def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
+    """See test_simulation for the signals; here, what people read."""
+    from coterie.simulation import Stopped
+
+    assert str(Stopped(tmp_path, 3, 9)) == f"stopped at iteration 3 of 9; everything is saved in {tmp_path}"
+
+
+# ls
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ls_lists_every_plugin_with_one_line(coterie: Command, kind: str) -> None:
+    answers = [coterie("ls", word) for word in (KINDS[kind], kind, kind.capitalize())]
+    assert len(set(answers)) == 1
+    title, *lines, empty = answers[0].out.splitlines()
+    assert (answers[0].code, title, empty) == (0, KINDS[kind], "")
+    assert [line.split()[0] for line in lines] == list(known(kind))
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_ls_alone_lists_all_kinds_and_presets(coterie: Command) -> None:
+    out = coterie("ls").out
+    titles = [line for line in out.splitlines() if line and not line.startswith(" ")]
+    assert titles == [*KINDS.values(), "presets"]
+
+
+def test_ls_shows_the_options_of_one(coterie: Command) -> None:
+    out = coterie("ls", "algorithms", "kd_pdfl").out
+    assert "mu1" in out
+    assert "Sensitivity to the statistical distance." in out
+    assert "`l2` is ½ Σ_j w_ij²" in out
+    assert "no options" in coterie("ls", "distance", "cosine").out
+    assert "required" in coterie("ls", "datasets", "csv").out
+
+
+def test_ls_of_a_users_own(coterie: Command) -> None:
+    Path("ls_mine.py").write_text(
+        'def data(n: int = 3) -> None:\n    "Two lists: [first, second]."\n'
+    )
+    out = coterie("ls", "datasets", "ls_mine:data").out
+    assert "Two lists: [first, second]." in out
+    assert ["n", "3"] in [line.split() for line in out.splitlines()]
+
+
+def test_ls_shows_a_preset_as_it_is_written(coterie: Command) -> None:
+    for name, line in presets().items():
+        assert line in coterie("ls", "presets").out
+        shown = coterie("ls", "presets", name).out
+        assert Experiment.parse(tomllib.loads(shown)) == Experiment.load(name)
+
+
+def test_ls_runs(coterie: Command, finished: Path) -> None:
+    assert "none yet" in coterie("ls", "runs").out
+    shutil.copytree(finished, "runs/good")
+    shutil.copytree(finished, "runs/bad")
+    Path("runs/bad/status.json").write_text("{")
+    answer = coterie("ls", "runs")
+    assert answer.code == 0
+    good, bad = sorted(answer.out.splitlines()[1:3], reverse=True)
+    assert good.split() == "runs/good done, iteration 20 of 20".split()
+    assert "damaged" in bad
+    assert coterie("ls", "runs", "good").out == coterie("show", "runs/good").out
+
+
+# show
+
+
+def test_show_as_a_table(coterie: Command, finished: Path) -> None:
+    answer = coterie("show", finished)
+    assert answer.code == 0
+    words = " ".join(answer.out.split())
+    for text in ("small", "Local", "KD-PDFL", "personal %", "hurt vs Local", "graph AUC", "2 true groups"):
+        assert text in words
+
+
+def test_show_finds_a_run_by_its_name(coterie: Command, finished: Path) -> None:
+    shutil.copytree(finished, "runs/mine")
+    assert coterie("show", "mine") == coterie("show", "runs/mine") == coterie("show", finished)
+
+
+def test_show_as_json_has_the_promised_keys(coterie: Command, finished: Path) -> None:
+    shown = json.loads(coterie("show", finished, "--json").out)
+    assert list(shown["methods"]) == ["Local", "KD-PDFL"]
+    for method in shown["methods"].values():
+        for score in ("personal", "global"):
+            assert list(method[score]) == ["mean", "std_seeds", "std_clients", "worst10", "hurt_vs_local"]
+            assert 0 <= method[score]["mean"] <= 1
+    assert shown["methods"]["Local"]["bytes_sent"] == 0
+    assert shown["methods"]["Local"]["graph_auc"] is None
+    assert shown["methods"]["KD-PDFL"]["bytes_sent"] > 0
+    assert 0 <= shown["methods"]["KD-PDFL"]["graph_auc"] <= 1
+    assert shown == Run(finished).summary() == json.loads((finished / "summary.json").read_text())
+
+
+def test_show_as_markdown(coterie: Command, finished: Path) -> None:
+    header, rule, *rows = coterie("show", finished, "--markdown").out.splitlines()
+    assert header.startswith("| method | personal % |")
+    assert rule.startswith("| --- | ---: |")
+    assert rows[0].startswith("| Local | ")
+    assert {line.count("|") for line in (header, rule, *rows[:2])} == {8}
+
+
+@pytest.mark.parametrize("state", ["running", "stopped", "failed"])
+def test_show_of_a_run_that_is_not_done(coterie: Command, finished: Path, state: str) -> None:
+    shutil.copytree(finished, "half")
+    status = {"state": state, "t": 10, "iterations": 20, "seconds": 1.0}
+    Path("half/status.json").write_text(json.dumps(status))
+    rows = Path("half/metrics.jsonl").read_text().splitlines(keepends=True)
+    Path("half/metrics.jsonl").write_text("".join(r for r in rows if json.loads(r)["t"] < 20))
+    answer = coterie("show", "half")
+    assert answer.code == 0
+    assert f"{state.capitalize()} at iteration 10 of 20." in " ".join(answer.out.split())
+
+
+# plot
+
+
+def test_plot_says_what_it_drew(coterie: Command, finished: Path) -> None:
+    answer = coterie("plot", finished, "--out", "pictures")
+    assert answer.code == 0
+    drawn = answer.out.split()
+    assert "pictures/overview.png" in drawn
+    assert sorted(drawn) == sorted(map(str, Path("pictures").iterdir()))
+    for picture in drawn:
+        assert Path(picture).read_bytes()[:4] == b"\x89PNG"
+
+
+# new and check
+
+
+def test_new_writes_the_defaults_with_what_they_mean(coterie: Command) -> None:
+    answer = coterie("new", "mine")
+    assert answer.code == 0
+    assert "coterie run mine.toml" in answer.out
+    text = Path("mine.toml").read_text()
+    assert Experiment.load("mine.toml") == Experiment.parse({"name": "mine"})
+    assert "# T, the number of iterations.\niterations = 1000\n" in text
+    for key in ("[train]", "[exchange]", "[population]", "[evaluate]", "[methods]", "[grid]"):
+        assert f"\n{key}\n" in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_every_setting_is_in_the_template() -> None:
+    from coterie.template import template
+
+    text = template("x")
+    everything = Experiment()
+    for key, value in everything:
+        if not hasattr(value, "model_fields") or "name" in type(value).model_fields:
+            continue
+        for setting in type(value).model_fields:
+            assert f"\n{setting} = " in text or f"\n# {setting} =" in text, (key, setting)
+
+
+@pytest.mark.parametrize("name", ["mine", "mine.toml", "ünï cødé", "a.b-c_d 2"])
+def test_what_new_writes_passes_check(coterie: Command, name: str) -> None:
+    coterie("new", name)
+    file = f"{name.removesuffix('.toml')}.toml"
+    answer = coterie("check", file, "--set", "seeds=1")
+    assert answer.code == 0, answer.err
+    assert "4 worlds in 1 batched run, 80 clients" in answer.out
+    assert "10 classes, a model of 4,810 parameters" in answer.out
+
+
+def test_new_in_another_folder(coterie: Command) -> None:
+    Path("there").mkdir()
+    assert coterie("new", "there/mine").code == 0
+    assert Experiment.load("there/mine.toml").name == "mine"
+
+
+def test_check_tells_what_would_be_run(coterie: Command) -> None:
+    before = sorted(os.listdir())
+    answer = coterie("check", "small.toml", "--set", "data.sizes=[4,4]")
+    assert answer.code == 0
+    assert answer.out == (
+        "small.toml is sound: 4 worlds in 1 batched run, 16 clients with 4 to 4 training samples, "
+        "3 classes, a model of 53 parameters\n"
+    )
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize("name", presets())
+def test_check_of_every_preset(coterie: Command, name: str) -> None:
+    assert coterie("check", name).code == 0
