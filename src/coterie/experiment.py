@@ -14,14 +14,24 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError, UnknownNameError
@@ -31,6 +41,8 @@ from coterie.core.registry import build, explain
 __all__ = ["Experiment", "Plugin", "World", "presets"]
 
 
+MOST_WORLDS = 10_000
+"""Methods x seeds x settings of one experiment."""
 _COMPARABLE = ("methods", "model", "data", "train", "exchange", "population", "evaluate")
 """The parts of an experiment in which the worlds of one run may differ."""
 
@@ -49,6 +61,13 @@ class Plugin(BaseModel):
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
+    @model_validator(mode="after")
+    def _finite(self) -> Plugin:
+        for key, value in self.options.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{key} must be a finite number, got {value}")
+        return self
+
     def build(self, kind: str, where: str) -> Any:
         return build(kind, self.name, self.options, where)
 
@@ -57,8 +76,15 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _folder_name(name: str) -> str:
+    if not re.fullmatch(r"\w[\w .+-]*", name):
+        raise ValueError("expected letters, digits or ' ._+-', with a letter or digit first")
+    return name
+
+
 Named: TypeAlias = Annotated[Plugin, BeforeValidator(_named)]
 Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
+Count: TypeAlias = Annotated[int, Ge(1), Lt(2**31)]
 
 
 class Data(_Frozen):
@@ -66,21 +92,21 @@ class Data(_Frozen):
 
     set: Named = Plugin(name="digits")
     """The data set."""
-    clients: Annotated[int, Ge(2)] = 20
+    clients: Annotated[Count, Ge(2)] = 20
     """M, the number of clients."""
     partition: Named = Plugin(name="iid")
     """How labels are dealt to clients."""
     shift: tuple[Named, ...] = ()
     """How groups of clients differ beyond that: concept shift, feature shift, both."""
-    sizes: tuple[Annotated[int, Ge(1)], Annotated[int, Ge(1)]] | Literal["all"] = (15, 100)
+    sizes: tuple[Count, Count] | Literal["all"] = (15, 100)
     """Training samples of a client, drawn uniformly from this range; "all": all data are dealt out."""
     overlap: bool = True
     """Whether two clients may hold the same sample; not where all data are dealt out."""
-    min_partition_size: Annotated[int, Ge(1)] = 2
+    min_partition_size: Count = 2
     """The fewest training samples a client may end with where all data are dealt out."""
     validation: Annotated[float, Ge(0), Lt(1)] = 0.2
     """Validation samples of a client, as a share of its training samples (drawn besides them)."""
-    test: Annotated[int, Ge(1)] = 100
+    test: Count = 100
     """Personal test samples of a client."""
     test_share: Annotated[float, Gt(0), Lt(1)] = 0.3
     """The part of the data kept for testing, if the data set has no test part of its own."""
@@ -95,13 +121,13 @@ class Data(_Frozen):
 class Train(_Frozen):
     """Local learning, the same for every method."""
 
-    iterations: Annotated[int, Ge(1)] = 1000
+    iterations: Count = 1000
     """T, the number of iterations."""
-    batch: Annotated[int, Ge(1)] = 16
+    batch: Count = 16
     """Samples of a mini-batch, drawn uniformly from the client's own."""
     lr: Annotated[float, Gt(0)] = 0.05
     """The size of a local step."""
-    optimizer: Annotated[Sgd | Adam, BeforeValidator(_named)] = Sgd()
+    optimizer: Annotated[Sgd | Adam, Field(discriminator="name"), BeforeValidator(_named)] = Sgd()
     """sgd (momentum, weight_decay) or adam (beta1, beta2, eps, weight_decay)."""
     personalize: Annotated[float, Ge(0), Lt(1)] = 0.1
     """The last part of the iterations is local only, for every method alike."""
@@ -114,19 +140,19 @@ class Train(_Frozen):
 class Exchange(_Frozen):
     """How often and with whom clients exchange models."""
 
-    every: Annotated[int, Ge(3)] = 20
+    every: Annotated[Count, Ge(3)] = 20
     """T_ex: a star wakes at t ≡ 0, broadcasts at t ≡ 1 (mod T_ex); all other iterations are local."""
-    stars: Annotated[int, Ge(1)] | Annotated[float, Gt(0), Le(1)] = 1
+    stars: Count | Annotated[float, Gt(0), Le(1)] = 1
     """Stars of an exchange: a number, or (with a decimal point) a share of the clients."""
     channel: Named = Plugin(name="rayleigh")
     """Which links are up."""
     topology: Named = Plugin(name="all")
     """Which links there are."""
-    cap: Annotated[int, Ge(1)] | None = None
+    cap: Count | None = None
     """At most this many neighbours, those with the best links."""
     loss: Share = 0.0
     """Probability that a message on a link that is up is lost."""
-    probe: Annotated[int, Ge(1)] | Literal["all"] = "all"
+    probe: Count | Literal["all"] = "all"
     """Samples on which a star looks at its neighbours' models: all its own, or a batch this large."""
 
 
@@ -141,7 +167,7 @@ class Population(_Frozen):
     """The share of clients that leave for good, within the second half."""
     away: Annotated[float, Ge(0), Lt(1)] = 0.0
     """The share of the time that a client is away."""
-    spell: Annotated[int, Ge(1)] = 50
+    spell: Count = 50
     """How many iterations an absence lasts."""
 
     @model_validator(mode="after")
@@ -154,16 +180,16 @@ class Population(_Frozen):
 class Evaluate(_Frozen):
     """When and on what clients are tested."""
 
-    every: Annotated[int, Ge(1)] = 50
+    every: Count = 50
     """Iterations between two evaluations; the last iteration is always evaluated."""
-    uniform: Annotated[int, Ge(1)] = 200
+    uniform: Count = 200
     """Test samples of the global test, which has every label equally often."""
 
 
 class Experiment(_Frozen):
     """Everything that determines a run."""
 
-    name: Annotated[str, MinLen(1)] = "experiment"
+    name: Annotated[str, AfterValidator(_folder_name)] = "experiment"
     """What the run folder is called."""
     seeds: tuple[Annotated[int, Ge(0), Lt(2**63)], ...] = (0, 1, 2)
     """Every method is run once with each of these; a number N stands for 0 to N-1."""
@@ -190,10 +216,11 @@ class Experiment(_Frozen):
     def _shorthands(cls, values: Any) -> Any:
         values = dict(values)
         if isinstance(count := values.get("seeds"), int) and not isinstance(count, bool):
-            if count < 1:
-                raise ValueError(f"seeds must be at least 1, got {count}")
+            if not 1 <= count <= MOST_WORLDS:
+                raise ValueError(f"seeds must be at least 1 and at most {MOST_WORLDS}, got {count}")
             values["seeds"] = tuple(range(count))
-        if isinstance(methods := values.get("methods"), list | tuple):
+        methods = values.get("methods")
+        if isinstance(methods, list | tuple) and all(isinstance(name, str) for name in methods):
             values["methods"] = {name: {} for name in methods}
         if isinstance(methods := values.get("methods"), Mapping):
             values["methods"] = {
@@ -206,13 +233,24 @@ class Experiment(_Frozen):
     def _complete(self) -> Experiment:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds must be one or more different numbers, got {list(self.seeds)}")
-        for path in self.grid:
-            if path.split(".")[0] not in _COMPARABLE or "." not in path.removeprefix("model"):
-                raise ValueError(
-                    f"grid: {path!r} cannot be compared in one run; a path begins with {', '.join(_COMPARABLE)}"
-                )
+        for path, settings in self.grid.items():
+            if not settings:
+                raise ValueError(f"grid: {path!r} has no values; name at least one")
+            if len({repr(value) for value in settings}) < len(settings):
+                raise ValueError(f"grid: {path!r} has a value twice, got {list(settings)}")
+            part, _, key = path.partition(".")
+            if part not in _COMPARABLE or not (key or part == "model"):
+                parts = ", ".join(_COMPARABLE)
+                raise ValueError(f"grid: {path!r} cannot be compared in one run; name a key of {parts}")
         if not self.methods:
             raise ValueError("methods is empty; name at least one")
+        if not all(map(str.strip, self.methods)):
+            raise ValueError("methods: a name is empty; every row of the result table needs one")
+        worlds = math.prod([len(self.methods), len(self.seeds), *map(len, self.grid.values())])
+        if worlds > MOST_WORLDS:
+            raise ValueError(
+                f"methods x seeds x grid are {worlds} worlds, at most {MOST_WORLDS} fit in one experiment"
+            )
         return self
 
     # Every constructor goes through `parse`, so that every mistake is a ConfigError with a path.
@@ -229,7 +267,7 @@ class Experiment(_Frozen):
                     raise UnknownNameError(
                         f"key {'.'.join((*path, key))!r}:", key, _keys(cls, path)
                     ) from None
-            raise ConfigError(explain(error)) from None
+            raise ConfigError(explain(error, values=values)) from None
         for world in experiment.worlds():
             world.experiment._plugins()
         return experiment
@@ -239,7 +277,7 @@ class Experiment(_Frozen):
         """From a TOML file or the name of a preset, with `{"train.lr": 0.1}` set on top."""
         values = {"methods": cls().plain()["methods"], **_read(source)}
         for path, value in (overrides or {}).items():
-            _put(values, path, value)
+            _put(values, path, value, cls().plain())
         return cls.parse(values)
 
     def replace(self, **overrides: Any) -> Experiment:
@@ -267,16 +305,20 @@ class Experiment(_Frozen):
             for seed in self.seeds:
                 for label, method in self.methods.items():
                     one = json.loads(
-                        json.dumps({**plain, "seeds": [seed], "methods": {label: method.model_dump()}})
+                        json.dumps(
+                            {**plain, "seeds": [seed], "methods": {label: method.model_dump(mode="json")}}
+                        )
                     )
                     for path, value in setting.items():
-                        if not path.startswith("methods.") or path.split(".")[1] == label:
-                            _put(one, path, value)
+                        _put(one, path, value)
+                    if strangers := one["methods"].keys() - self.methods.keys():
+                        raise UnknownNameError("method in the grid:", min(strangers), self.methods)
+                    one["methods"] = {label: one["methods"][label]}
                     tag = ", ".join(f"{p.rpartition('.')[2]}={v}" for p, v in setting.items())
                     try:
                         experiment = type(self).model_validate(one)
                     except ValidationError as error:
-                        raise ConfigError(f"grid: {explain(error)}") from None
+                        raise ConfigError(f"grid: {explain(error, values=one)}") from None
                     name = f"{label} [{tag}]" if tag else label
                     yield World(name, label, seed, setting, experiment)
 
@@ -293,6 +335,8 @@ class Experiment(_Frozen):
     def _plugins(self) -> None:
         for label in self.methods:
             self.algorithm(label)
+        self.model.build("model", "model")
+        self.data.set.build("dataset", "data.set")
         self.exchange.channel.build("channel", "exchange.channel")
         self.exchange.topology.build("topology", "exchange.topology")
         self.data.partition.build("partition", "data.partition")
@@ -328,7 +372,9 @@ def presets() -> dict[str, str]:
 def _read(source: str | Path) -> dict[str, Any]:
     if isinstance(source, str) and not source.endswith(".toml"):
         if source not in presets():
-            raise UnknownNameError("preset (a file must end in .toml)", source, presets())
+            file = f"{source}.toml"
+            hint = f"; {file} is a file: name it in full" if Path(file).is_file() else ""
+            raise UnknownNameError(f"preset (a file must end in .toml{hint})", source, presets())
         text = (resources.files("coterie") / "presets" / f"{source}.toml").read_text("utf-8")
     else:
         try:
@@ -341,11 +387,14 @@ def _read(source: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{source} is not valid TOML: {error}") from None
 
 
-def _put(values: dict[str, Any], path: str, value: Any) -> None:
-    """Set the value at a dotted path."""
+def _put(values: dict[str, Any], path: str, value: Any, defaults: Any = None) -> None:
+    """Set the value at a dotted path; a plugin that is not there yet is the one of the defaults."""
     *tables, key = path.split(".")
     for table in tables:
+        defaults = defaults.get(table) if isinstance(defaults, dict) else None
         inner = values.get(table)
+        if inner is None and isinstance(defaults, dict) and "name" in defaults:
+            inner = {"name": defaults["name"]}
         if isinstance(inner, str):  # a plugin given by its name alone
             inner = {"name": inner}
         elif isinstance(inner, list | tuple) and table == "methods":

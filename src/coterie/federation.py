@@ -27,7 +27,8 @@ import numpy.typing as npt
 import torch
 
 from coterie.core.data import Dataset, Federation, Partition, Split
-from coterie.core.errors import ConfigError, DataError
+from coterie.core.errors import ConfigError, CoterieError, DataError
+from coterie.core.registry import told
 from coterie.core.streams import Stream
 from coterie.datasets._given import dataset, sound
 from coterie.datasets._table import Table, table
@@ -83,8 +84,16 @@ def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
             inspect.signature(source).bind()
         except TypeError as error:
             raise ConfigError(f"data.set: {plugin.name} has a {error}; give it as an option") from None
-        return sound(dataset(source(), where), where)
-    return sound(_plugin(plugin, "dataset", "data.set", "load").load(root), where)
+        load = source
+    else:
+        load = functools.partial(_plugin(plugin, "dataset", "data.set", "load").load, root)
+    try:
+        given = load()
+    except CoterieError:
+        raise
+    except Exception as error:
+        raise DataError(f"{where} cannot be loaded: {told(error)}") from error
+    return sound(dataset(given, where), where)
 
 
 def _plugin(plugin: Plugin, kind: str, where: str, method: str) -> Any:

@@ -49,11 +49,15 @@ def run(
     default = Path("runs") / experiment.name
     path = Path(out) if out is not None else default if resume else free_name(default)
     root = data if data is not None else os.environ.get("COTERIE_DATA")
-    plan = prepare(experiment, Path(root) if root else None, progress)
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
     with opened as folder, _asked_to_stop() as asked:
+        try:
+            plan = prepare(experiment, Path(root) if root else None, progress)
+        except BaseException:
+            if not resume:
+                folder.discard()
+            raise
         report = _Report(folder, sum(s.iterations for s in plan.stacks), progress)
-        report.status("running")
         try:
             finished = simulate(
                 plan,
@@ -64,7 +68,8 @@ def run(
                 checkpoint_every=checkpoint_every,
             )
         except BaseException:
-            report.status("failed")
+            if report.moved or not resume:  # a run that cannot be resumed stays as it was
+                report.status("failed")
             raise
         report.status("done" if finished else "stopped")
         if not finished:
@@ -83,6 +88,7 @@ class _Report:
     def __init__(self, folder: RunFolder, total: int, progress: Progress | None) -> None:
         self.folder, self.progress = folder, progress
         self.done, self.total, self.began = 0, total, time.monotonic()
+        self.moved = False
 
     def status(self, state: str) -> None:
         self.folder.status(state, self.done, self.total, round(time.monotonic() - self.began, 3))
@@ -97,13 +103,19 @@ class _Report:
 
     def advance(self, done: int, total: int, client_steps: int) -> None:
         self.done, self.total = done, total
+        if not self.moved:
+            self._running()
         if self.progress:
             self.progress.advance(done, total, client_steps)
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        self.status("running")
+        self._running()
         if self.progress:
             self.progress.evaluated(accuracy)
+
+    def _running(self) -> None:
+        self.moved = True
+        self.status("running")
 
 
 @contextmanager

@@ -49,9 +49,7 @@ Command: TypeAlias = Callable[..., Answer]
 
 
 @pytest.fixture
-def coterie(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
+def coterie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """`coterie("run", "small.toml")`, in a folder that holds small.toml and nothing else."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # as the registry would, but taken back at the end

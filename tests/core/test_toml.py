@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import ConfigError
-from coterie.experiment import Experiment
 from coterie.core.toml import dumps
+from coterie.experiment import Experiment
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 plain = st.booleans() | st.integers() | st.floats(allow_nan=False) | text

@@ -99,7 +99,7 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
     found = {}
     for number, stack in enumerate(plan.stacks):
         file = recording.path / f"checkpoint-{number}.safetensors"
-        tensors = load(file, plan.experiment.fingerprint()).tensors
+        tensors = load(file, plan.experiment.fingerprint(), plan.data()).tensors
         for g, group in enumerate(stack.groups):
             for member in group.members:
                 own = {k: t[member.clients] for k, t in tensors.items() if k.split("/")[0] in _WHOLE}

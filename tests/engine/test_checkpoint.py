@@ -23,12 +23,12 @@ TENSORS = {
     "buffers/n": torch.tensor(5),
     "optim/none": torch.zeros(0, 2),
 }
-MOMENT = Checkpoint("feed", 1, 17, {"metrics": 120, "exchanges": 0}, TENSORS)
+MOMENT = Checkpoint("feed", "beef", 1, 17, {"metrics": 120, "exchanges": 0}, TENSORS)
 
 
 def test_it_comes_back_to_the_bit(tmp_path: Path) -> None:
     save(tmp_path / "c.safetensors", MOMENT)
-    found = load(tmp_path / "c.safetensors", "feed")
+    found = load(tmp_path / "c.safetensors", "feed", "beef")
     assert found[:4] == MOMENT[:4]
     same(found.tensors, TENSORS)
     assert found.tensors["params/x"][1, 0].signbit()
@@ -54,7 +54,7 @@ def test_a_full_disk_costs_only_the_new_one(
         save(file, MOMENT._replace(t=18))
     assert [p.name for p in tmp_path.iterdir()] == (["c.safetensors"] if there_before else [])
     if there_before:
-        assert load(file, "feed").t == 17
+        assert load(file, "feed", "beef").t == 17
 
 
 def test_a_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_cut_short(tmp_path: Path, part: float) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[: part if isinstance(part, int) else int(part * len(whole))])
     with pytest.raises(CheckpointError, match=r"damaged or cut short .*; delete it to start this part"):
-        load(file, "feed")
+        load(file, "feed", "beef")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_cut_short(tmp_path: Path, part: float) -> None:
 def test_facts_that_are_none(tmp_path: Path, meta: dict[str, str]) -> None:
     save_file({"steps": torch.zeros(1)}, tmp_path / "c.safetensors", meta)
     with pytest.raises(CheckpointError, match="damaged or cut short"):
-        load(tmp_path / "c.safetensors", "feed")
+        load(tmp_path / "c.safetensors", "feed", "beef")
 
 
 @pytest.mark.parametrize("meta", [None, {"format": "coterie-checkpoint-0"}])
@@ -94,20 +94,26 @@ def test_of_another_format(tmp_path: Path, meta: dict[str, str] | None) -> None:
     with pytest.raises(
         CheckpointError, match=f"not a coterie checkpoint of this version: expected '{FORMAT}'"
     ):
-        load(tmp_path / "c.safetensors", "feed")
+        load(tmp_path / "c.safetensors", "feed", "beef")
 
 
 def test_of_another_experiment(tmp_path: Path) -> None:
     save(tmp_path / "c.safetensors", MOMENT)
     with pytest.raises(CheckpointError, match=r"another experiment: expected dead, got feed; resume with"):
-        load(tmp_path / "c.safetensors", "dead")
+        load(tmp_path / "c.safetensors", "dead", "beef")
+
+
+def test_other_data_are_noticed(tmp_path: Path) -> None:
+    save(tmp_path / "c.safetensors", MOMENT)
+    with pytest.raises(CheckpointError, match="the samples in the data folder have changed since"):
+        load(tmp_path / "c.safetensors", "feed", "cafe")
 
 
 def test_a_simulator_goes_on_from_its_tensors() -> None:
     one, other = simulator(hard()), simulator(hard())
     while one.t < 9:
         one.advance()
-    other.restore(Checkpoint("", 0, one.t, {}, clone(one.tensors())))
+    other.restore(Checkpoint("", "", 0, one.t, {}, clone(one.tensors())))
     for s in (one, other):
         while s.t < s.stack.iterations:
             s.advance()
@@ -117,4 +123,4 @@ def test_a_simulator_goes_on_from_its_tensors() -> None:
 def test_tensors_of_another_model_are_refused() -> None:
     small, large = simulator(experiment()), simulator(experiment(model__norm="layer"))
     with pytest.raises(CheckpointError, match=r"does not fit this experiment: .*2\.bias"):
-        small.restore(Checkpoint("", 0, 3, {}, large.tensors()))
+        small.restore(Checkpoint("", "", 0, 3, {}, large.tensors()))

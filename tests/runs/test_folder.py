@@ -190,7 +190,7 @@ def test_creating_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
         with pytest.raises(RunError, match=r"experiment\.toml: File too large"):
-            RunFolder.create(tmp_path, EXPERIMENT.replace(name="x" * 100_000))
+            RunFolder.create(tmp_path, EXPERIMENT.replace(methods={"x" * 100_000: {"name": "Local"}}))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [p.name for p in tmp_path.iterdir()] == [".lock"]

@@ -51,5 +51,5 @@ class FedAvgPlus(Algorithm):
         return task.take(state, self._towards(goal, own, inbox.t)), info
 
     def _towards(self, goal: Message, own: Message, t: Tensor) -> Message:
-        beta = torch.where(t >= self.switch, self.beta, 1.0)
-        return {k: own[k] + beta.to(m.dtype) * (m - own[k]) for k, m in goal.items()}
+        reptile = t >= self.switch
+        return {k: torch.where(reptile, own[k] + self.beta * (m - own[k]), m) for k, m in goal.items()}

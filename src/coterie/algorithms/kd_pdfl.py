@@ -51,38 +51,44 @@ class KDPDFL(Algorithm):
     outputs: str = "probabilities"
     """Where MidGetter looks: `probabilities`, `logits`, `centred`, or the name of a layer."""
 
+    def __post_init__(self) -> None:
+        distance(self.distance, self.outputs)  # a mistake is told now, not at the first exchange
+
     def init(self, task: Task, start: Start) -> State:
         # Input: w_ii = 0, w_ij = 1/M
         return Algorithm.init(self, task, start)._replace(memory={"w": start.row})
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        w, d = self.look(task, state, inbox, probe)
+        inbox, w, d = self.look(task, state, inbox, probe)
         # θ_i = (1 - c_i) Σ_j w_ij θ_j + c_i θ_i, with the w_ij of those heard scaled to sum to one
         w_j = torch.where(inbox.heard, w[inbox.slot], 0.0)
-        c_i = torch.where(w_j.sum() > 0, self.confidence(probe, inbox), 1.0)
-        share = (1 - c_i) * w_j / w_j.sum().clamp_min(torch.finfo(w.dtype).tiny)
+        total = w_j.sum()
+        c_i = torch.where(total > 0, self.confidence(probe, inbox), 1.0)
+        share = (1 - c_i) * (w_j / torch.where(total > 0, total, 1.0))
         new = self.blend(task, state, inbox, share)._replace(memory={"w": w})
-        return new, {"distance": d, "weight": w_j, "confidence": c_i}
+        return new, {"distance": d, "weight": w_j, "confidence": c_i, "heard": inbox.heard}
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
         # θ_j = θ_i, or (`mix`) as far as j trusts i, measured by the neighbour it trusts most
         if self.adoption != "mix":
             return Algorithm.adopt(self, task, state, inbox, probe)
-        w, d = self.look(task, state, inbox, probe)
+        _, w, d = self.look(task, state, inbox, probe)
         w_i = w[inbox.slot]
         share = (1 - self.confidence(probe, inbox)) * w_i / w.max().clamp_min(torch.finfo(w.dtype).tiny)
         new = self.blend(task, state, inbox, share)._replace(memory={"w": w})
         return new, {"distance": d, "weight": w_i, "confidence": 1 - share.sum()}
 
-    def look(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[Tensor, Tensor]:
-        """The new row of W `[M]`, and the distances `[K]` that led to it."""
+    def look(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[Inbox, Tensor, Tensor]:
+        """What can be measured, the new row of W `[M]`, and the distances `[K]` that led to it."""
         # (z_i@i, z_j@i) = MidGetter(θ_i, θ_j, X_i)
         z_i = self.mid_getter(task, state, probe)
         z_j = task.over(lambda theirs: self.mid_getter(task, theirs, probe), state, inbox.messages)
         # d_W(i,j) = Wasserstein2D(z_i@i, z_j@i)
         d = self.statistical_distance(z_i, z_j, probe)
+        # A model too wild to be measured counts as not heard.
+        inbox = inbox._replace(heard=inbox.heard & torch.isfinite(d))
         # ConnVectorUpdate(i,j) as in equation (2)
-        return self.conn_vector_update(state.memory["w"], d, inbox), d
+        return inbox, self.conn_vector_update(state.memory["w"], d, inbox), d
 
     def blend(self, task: Task, state: State, inbox: Inbox, share: Tensor) -> State:
         """Σ_j share_j θ_j + (1 - Σ_j share_j) θ_i, of all that is sent."""
@@ -112,13 +118,13 @@ class KDPDFL(Algorithm):
         slot = torch.where(inbox.heard, inbox.slot, len(w))
         return torch.cat([w, w.new_zeros(1)]).scatter(0, slot, w_j.to(w.dtype))[:-1]
 
-    def eta_t(self, grad_h: Tensor) -> Tensor:
+    def eta_t(self, grad_h: Tensor) -> Tensor | float:
         """Eq. 2: η = 1 / |∇h|; no gradient, no move."""
         if self.step == "fixed":
-            return torch.as_tensor(self.eta).to(grad_h)
+            return self.eta
         size = grad_h.abs() if self.step == "sign" else grad_h.norm()
         return torch.where(size > 0, 1 / size, 0.0)
 
     def confidence(self, probe: Probe, inbox: Inbox) -> Tensor:
         """Eq. 4: c_i = min(|X_i| / c_base, 1 / (|N_i| + 1))."""
-        return torch.minimum(probe.size / self.c_base, 1 / (inbox.heard.sum() + 1))
+        return torch.minimum(probe.size / self.c_base, 1 / (inbox.heard.to(probe.size).sum() + 1))

@@ -33,7 +33,7 @@ def ls(
       coterie ls algorithms kd-pdfl
     """
     from coterie.core.errors import UnknownNameError
-    from coterie.core.registry import KINDS, find
+    from coterie.core.registry import KINDS
 
     kinds = {folder: singular for singular, folder in KINDS.items()}
     folders = [*kinds, "presets", "runs"]
@@ -47,7 +47,7 @@ def ls(
     if name is None:
         _list(asked, _lines(asked))
     elif asked in kinds:
-        _options(kinds[asked], find(kinds[asked], name))
+        _options(kinds[asked], _plugin(kinds[asked], name))
     elif asked == "presets":
         _preset(name)
     else:
@@ -79,6 +79,18 @@ def _progress(folder: Path) -> str:
         return f"{status['state']}, iteration {status['t']} of {status['iterations']}"
     except (RunError, KeyError, TypeError) as error:
         return f"damaged: {error}"
+
+
+def _plugin(kind: str, name: str) -> Any:
+    from coterie.core.errors import ConfigError, CoterieError
+    from coterie.core.registry import find, told
+
+    try:
+        return find(kind, name)
+    except CoterieError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{kind} {name!r} cannot be imported: {told(error)}") from error
 
 
 def _preset(name: str) -> None:

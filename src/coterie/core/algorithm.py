@@ -15,8 +15,9 @@ differ in it), so compute with it, but do not branch on it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
 __all__ = ["Adoption", "Algorithm", "average", "heard_only", "receive", "wake"]
 
 Adoption = Literal["replace", "average", "mix", "ignore"]
+Act: TypeAlias = Callable[[Task, State, Inbox, Probe], tuple[State, Info]]
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def heard_only(inbox: Inbox) -> Inbox:
     """The inbox without messages that hold a NaN or an infinity; what is not heard becomes zeros."""
     heard = inbox.heard
     for m in inbox.messages.values():
-        heard = heard & torch.isfinite(m).flatten(1).all(dim=1)
+        heard = heard & torch.isfinite(m)[:, None].flatten(1).all(dim=1)
     messages = {
         k: torch.where(heard.view(-1, *[1] * (m.dim() - 1)), m, 0.0) for k, m in inbox.messages.items()
     }
@@ -90,16 +92,20 @@ def heard_only(inbox: Inbox) -> Inbox:
 
 def wake(algorithm: Algorithm, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
     """`mix`, guarded: both runtimes call it. No finite reply, or a result that is not: no change."""
-    inbox = heard_only(inbox)
-    new, info = algorithm.mix(task, state, inbox, probe)
-    return _if_sound(inbox.heard.any(), new, state), {**info, "heard": inbox.heard}
+    return _guarded(algorithm.mix, task, state, inbox, probe)
 
 
 def receive(algorithm: Algorithm, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
     """`adopt`, guarded: both runtimes call it. A message that is not finite changes nothing."""
+    return _guarded(algorithm.adopt, task, state, inbox, probe)
+
+
+def _guarded(act: Act, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+    if not len(inbox.heard):  # not even a neighbour in reach
+        return state, {"heard": inbox.heard}
     inbox = heard_only(inbox)
-    new, info = algorithm.adopt(task, state, inbox, probe)
-    return _if_sound(inbox.heard.any(), new, state), {**info, "heard": inbox.heard}
+    new, info = act(task, state, inbox, probe)
+    return _if_sound(inbox.heard.any(), new, state), {"heard": inbox.heard, **info}
 
 
 def _if_sound(heard: Tensor, new: State, old: State) -> State:

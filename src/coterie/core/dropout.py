@@ -25,6 +25,9 @@ class StreamDropout(nn.Module):
     def __init__(self, p: float, layer: str, whole_channels: bool) -> None:
         super().__init__()
         self.p, self.layer, self.whole_channels = p, layer, whole_channels
+        self.purpose = Stream(0, f"dropout {layer}").purpose  # hashed here: a compiled step cannot
+        self.calls = 0
+        """How often this pass has used the layer: each time it draws anew."""
         self.register_buffer(KEY, torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -33,15 +36,23 @@ class StreamDropout(nn.Module):
         if self.p == 1:
             return x * 0
         shape = x.shape[:2] + (1,) * (x.dim() - 2) if self.whole_channels else x.shape
-        u = Stream(self.stream_key, f"dropout {self.layer}").uniform(shape.numel()).reshape(shape)
+        u = Stream(self.stream_key, self.purpose).uniform(shape.numel(), t=self.calls).reshape(shape)
+        self.calls += 1
         return torch.where(u < self.p, 0.0, x / (1 - self.p)).to(x.dtype)
 
 
 def with_streams(model: nn.Module) -> nn.Module:
     """The same model, in place, with every dropout layer on the client's stream."""
-    for name, module in list(model.named_modules()):
+    for name, module in list(model.named_modules(remove_duplicate=False)):
         if isinstance(module, _SUPPORTED) and name:
             parent, _, leaf = name.rpartition(".")
             layer = StreamDropout(module.p, name, whole_channels=not isinstance(module, nn.Dropout))
             setattr(model.get_submodule(parent), leaf, layer)
+    model.register_forward_pre_hook(_begin)
     return model
+
+
+def _begin(model: nn.Module, _args: object) -> None:
+    for module in model.modules():
+        if isinstance(module, StreamDropout):
+            module.calls = 0

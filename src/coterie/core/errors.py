@@ -44,6 +44,10 @@ class UnknownNameError(ConfigError):
         near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
         hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
         super().__init__(f"unknown {what} {name!r}; known: {', '.join(names) or 'none'}.{hint}")
+        self._given = (what, name, names)
+
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
+        return type(self), self._given  # so that it can cross to another process
 
 
 class DataError(CoterieError):

@@ -12,19 +12,21 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import math
 import os
 import pkgutil
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
 
-__all__ = ["KINDS", "Option", "build", "describe", "explain", "find", "known", "options", "register"]
+__all__ = ["KINDS", "Option", "build", "describe", "explain", "find", "known", "options", "register", "told"]
 
 KINDS = {
     "algorithm": "algorithms",
@@ -48,7 +50,7 @@ def register(kind: str, name: str) -> Callable[[T], T]:
         raise UnknownNameError("kind of plugin", kind, _plugins)
 
     def keep(plugin: T) -> T:
-        there = _plugins[kind].get(name)
+        there = next((p for n, p in _plugins[kind].items() if _folded(n) == _folded(name)), None)
         if there is not None and _origin(there) != _origin(plugin):
             raise ConfigError(
                 f"two {KINDS[kind]} are called {name!r}: {_origin(there)} and {_origin(plugin)}"
@@ -61,10 +63,15 @@ def register(kind: str, name: str) -> Callable[[T], T]:
 
 def known(kind: str) -> dict[str, Any]:
     """All plugins of a kind by name; imports the kind's folder on first use."""
-    package = importlib.import_module(f"coterie.{KINDS[kind]}")
+    _import_folder(KINDS[kind])
+    return dict(sorted(_plugins[kind].items(), key=lambda item: item[0].lower()))
+
+
+@functools.cache
+def _import_folder(folder: str) -> None:
+    package = importlib.import_module(f"coterie.{folder}")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-    return dict(sorted(_plugins[kind].items(), key=lambda item: item[0].lower()))
 
 
 def find(kind: str, name: str) -> Any:
@@ -83,25 +90,36 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
 
     A plain function from the user's own code is taken too, with its options bound.
     """
-    plugin = find(kind, name)
+    try:
+        plugin = find(kind, name)
+    except CoterieError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{where}: {kind} {name!r} cannot be imported: {told(error)}") from error
     if inspect.isfunction(plugin):
         fields: Mapping[str, Any] = inspect.signature(plugin).parameters
-    elif dataclasses.is_dataclass(plugin):
+    elif inspect.isclass(plugin) and dataclasses.is_dataclass(plugin):
         fields = {f.name: f for f in dataclasses.fields(plugin) if f.init}
     else:
         raise ConfigError(
             f"{where}: {kind} {name!r} must be a dataclass whose fields are its options, or a function, "
             f"got {type(plugin).__name__}"
         )
-    for key in options:
+    for key, value in options.items():
         if key not in fields:
             raise UnknownNameError(f"option {where}.{key} of {kind} {name!r}:", key, fields)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{where}.{key}: expected a finite number, got {value}")
     if inspect.isfunction(plugin):
         return functools.partial(plugin, **options)
     try:
         return TypeAdapter(plugin).validate_python(dict(options))
     except ValidationError as error:
-        raise ConfigError(explain(error, where)) from None
+        raise ConfigError(explain(error, where, options)) from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except Exception as error:  # the user's own class: abstract, or with fields that no option can fill
+        raise ConfigError(f"{where}: {kind} {name!r} cannot be made: {told(error)}") from error
 
 
 def describe(plugin: Any) -> str:
@@ -133,16 +151,42 @@ def options(plugin: Any) -> list[Option]:
     return found_options
 
 
-def explain(error: ValidationError, where: str = "") -> str:
-    """A pydantic error as one sentence: each key's path, what was expected, what was got."""
-    parts = []
+def explain(error: ValidationError, where: str = "", values: Any = None) -> str:
+    """A pydantic error as one sentence: each key's path, what was expected, what was got.
+
+    `values` is what was validated: parts of a path that are not in it name branches of a union.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
     for item in error.errors():
-        path = ".".join(str(p) for p in (where, *item["loc"]) if str(p))
+        lacking = [str(item["loc"][-1])] if item["type"] == "missing" else []
+        path = ".".join([where, *_written(item["loc"], values), *lacking]).strip(".")
         message = item["msg"].removeprefix("Value error, ")
         got = item["input"]
-        shown = "" if isinstance(got, Mapping) or item["type"] == "missing" else f", got {got!r}"
-        parts.append(f"{path or 'experiment'}: {message[:1].lower()}{message[1:]}{shown}")
-    return "; ".join(parts)
+        shown = "" if isinstance(got, Mapping) or item["type"] == "missing" else f", got {_brief(repr(got))}"
+        found.setdefault((path or "experiment", shown), []).append(f"{message[:1].lower()}{message[1:]}")
+    return "; ".join(f"{path}: {' or '.join(said)}{shown}" for (path, shown), said in found.items())
+
+
+def told(error: Exception) -> str:
+    """What went wrong in the user's own code, and where."""
+    what = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{what} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else what
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _written(loc: tuple[int | str, ...], values: Any) -> list[str]:
+    """The parts of a path that the user wrote."""
+    path = []
+    for part in loc:
+        keys = range(len(values)) if isinstance(values, list | tuple) else values
+        if isinstance(keys, Mapping | range) and part in keys:
+            path.append(str(part))
+            values = values[part]
+    return path
 
 
 def _docstrings(plugin: Any) -> dict[str, str]:
@@ -163,16 +207,20 @@ def _docstrings(plugin: Any) -> dict[str, str]:
 
 def _imported(kind: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
+    if not module or module.startswith("."):
+        raise ConfigError(f"{kind} {name!r}: expected 'pkg.mod:Name', an absolute module and a name in it")
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)  # the user's own file beside the experiment
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module.split(".")[0] and error.name != module:
+        if not f"{module}.".startswith(f"{error.name}."):  # a package that the user's code needs
             raise
         raise ConfigError(
             f"{kind} {name!r}: no module {module!r} in {here} or among the installed packages"
         ) from None
+    try:
+        return getattr(found, attribute)
     except AttributeError:
         raise ConfigError(f"{kind} {name!r}: module {module!r} has no {attribute!r}") from None
 

@@ -26,22 +26,23 @@ _ROUNDS = 10
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> Tensor:
     """Four 32-bit words for each counter, as int64 `[..., 4]`; plain tensor arithmetic, so it vmaps.
 
-    Words are kept in int64: the product of two of them wraps, but its bit pattern is right, and
-    masking after a shift gives its high and its low word.
+    Words are kept in int64 and multiplied in halves, so that nothing overflows: compiled code may
+    take an overflow for impossible and compute something else.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):
-        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c1, c2, c3 = (
-            ((p1 >> 32) & _WORD) ^ c1 ^ k0,
-            p1 & _WORD,
-            ((p0 >> 32) & _WORD) ^ c3 ^ k1,
-            p0 & _WORD,
-        )
+        (high0, low0), (high1, low1) = _product(c0, 0xD2511F53), _product(c2, 0xCD9E8D57)
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
     c0, c1, c2, c3 = torch.broadcast_tensors(c0, c1, c2, c3)  # type: ignore[no-untyped-call]
     return torch.stack((c0, c1, c2, c3), dim=-1)
+
+
+def _product(word: Tensor, factor: int) -> tuple[Tensor, Tensor]:
+    """The high and the low word of the product of two words."""
+    upper, lower = word * (factor >> 16), word * (factor & 0xFFFF)
+    return (upper + (lower >> 16)) >> 16, (lower + ((upper & 0xFFFF) << 16)) & _WORD
 
 
 class Stream:
@@ -54,9 +55,11 @@ class Stream:
     torch.Size([2, 3])
     """
 
-    def __init__(self, seed: int | Tensor, purpose: str, device: torch.device | str | None = None) -> None:
+    def __init__(
+        self, seed: int | Tensor, purpose: str | int, device: torch.device | str | None = None
+    ) -> None:
         self.seed = torch.as_tensor(seed, dtype=torch.int64, device=device)
-        self.purpose = crc32(purpose.encode())
+        self.purpose = purpose if isinstance(purpose, int) else crc32(purpose.encode())
 
     def words(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
         """`n` uniform 32-bit words, int64 `[..., n]`."""

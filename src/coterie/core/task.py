@@ -35,7 +35,7 @@ class Task:
     loss: Loss = nn.functional.cross_entropy
     optimizer: Optimizer = field(default_factory=Sgd)
     head: str = ""
-    """The layer that is not part of the base; the last layer with parameters if empty."""
+    """The layer that is not part of the base; if empty, the model's `head`, or its last layer that learns."""
 
     _train: nn.Module = field(init=False, repr=False)
     _eval: nn.Module = field(init=False, repr=False)
@@ -44,14 +44,17 @@ class Task:
         model = with_streams(copy.deepcopy(self.model))
         object.__setattr__(self, "_train", model.train())
         object.__setattr__(self, "_eval", copy.deepcopy(model).eval())
-        layers = [n for n, m in model.named_modules() if any(True for _ in m.parameters(recurse=False))]
+        layers = [
+            n for n, m in model.named_modules() if any(p.requires_grad for p in m.parameters(recurse=False))
+        ]
         if not layers:
             raise ModelError(f"model {type(self.model).__name__} has no trainable parameters")
         if self.head and not any(n == self.head or n.startswith(self.head + ".") for n in layers):
             raise ConfigError(
                 f"model head {self.head!r} names no layer with parameters; there are: {', '.join(layers)}"
             )
-        object.__setattr__(self, "head", self.head or layers[-1])
+        own = "head" if isinstance(getattr(model, "head", None), nn.Module) else layers[-1]
+        object.__setattr__(self, "head", self.head or own)
 
     @property
     def evaluated(self) -> tuple[nn.Module, nn.Module]:
@@ -63,11 +66,14 @@ class Task:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = copy.deepcopy(self._train)
-            for module in model.modules():
-                if callable(reset := getattr(module, "reset_parameters", None)):
-                    reset()
-        params = {k: v.detach().clone() for k, v in model.named_parameters()}
-        return params, {k: v.clone() for k, v in model.named_buffers() if not k.endswith(KEY)}
+            for module in reversed(list(model.modules())):  # a whole has the last word on its parts
+                for name in ("reset_parameters", "_reset_parameters"):  # the latter in nn.MultiheadAttention
+                    if callable(reset := getattr(module, name, None)) and _learns(module):
+                        reset()
+        named = dict(model.named_parameters())
+        params = {k: v.detach().clone() for k, v in named.items() if v.requires_grad}
+        carried = {**dict(model.named_buffers()), **{k: v for k, v in named.items() if not v.requires_grad}}
+        return params, {k: v.detach().clone() for k, v in carried.items() if not k.endswith(KEY)}
 
     def step(self, state: State, batch: Batch) -> tuple[State, Info]:
         """One step of the optimiser on one mini-batch."""
@@ -100,6 +106,8 @@ class Task:
             self.logits(state, x)
         finally:
             hook.remove()
+        if not seen or not isinstance(seen[0], Tensor):
+            raise ConfigError(f"layer {name!r} is not run or does not put out one tensor; name another")
         return seen[0].flatten(1)
 
     def find(self, name: str) -> nn.Module:
@@ -115,7 +123,10 @@ class Task:
         if what == "all":
             return tensors
         if what == "base":
-            return {k: v for k, v in tensors.items() if not k.startswith(self.head + ".")}
+            base = {k: v for k, v in tensors.items() if self.head and not k.startswith(self.head + ".")}
+            if not base:
+                raise ConfigError("share = 'base' leaves nothing to send: the model is all head; use 'all'")
+            return base
         patterns = [what] if isinstance(what, str) else what
         for p in patterns:
             if not any(fnmatchcase(k, p) for k in tensors):
@@ -132,3 +143,7 @@ class Task:
     def over(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
         """`see` of the state as each of K senders would have it, stacked `[K, ...]`."""
         return vmap(lambda message: see(self.take(state, message)))(messages)
+
+
+def _learns(module: nn.Module) -> bool:
+    return all(p.requires_grad for p in module.parameters(recurse=False))

@@ -22,6 +22,8 @@ def dataset(given: Any, where: str) -> Dataset:
         return given
     if isinstance(given, list) and given and all(_is_pair(one) for one in given):
         parts = [samples(*one, where=f"{where}, client {i}") for i, one in enumerate(given)]
+        if empty := [i for i, p in enumerate(parts) if not len(p.y)]:
+            raise DataError(f"{where}, client {empty[0]}: there are no samples; leave such a client out")
         shapes = {tuple(p.x.shape[1:]) for p in parts}
         if len(shapes) > 1:
             raise DataError(

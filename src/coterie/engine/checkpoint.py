@@ -27,6 +27,8 @@ class Checkpoint(NamedTuple):
 
     fingerprint: str
     """Of the experiment."""
+    data: str
+    """Of the clients' samples."""
     stack: int
     t: int
     """Iterations done."""
@@ -53,8 +55,8 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         ) from None
 
 
-def load(path: Path, fingerprint: str) -> Checkpoint:
-    """Read a checkpoint of this very experiment."""
+def load(path: Path, fingerprint: str, data: str) -> Checkpoint:
+    """Read a checkpoint of this very experiment on these very samples."""
     try:
         with safe_open(path, framework="pt") as file:
             meta = file.metadata() or {}
@@ -68,6 +70,11 @@ def load(path: Path, fingerprint: str) -> Checkpoint:
                 raise CheckpointError(
                     f"{path} belongs to another experiment: expected {fingerprint}, got "
                     f"{facts['fingerprint']}; resume with the settings it was started with"
+                )
+            if facts["data"] != data:
+                raise CheckpointError(
+                    f"{path} was made with other data: the samples in the data folder have changed since; "
+                    "bring them back, or start again in another folder with --out"
                 )
             return Checkpoint(tensors={k: file.get_tensor(k) for k in file.keys()}, **facts)  # noqa: SIM118
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:

@@ -67,7 +67,7 @@ class Stacked:
         key = (id(group), learns is None)
         if key not in self._steps:
             step = vmap(partial(_step, self.task, group), in_dims=(0, 0, 0, None if learns is None else 0))
-            self._steps[key] = torch.compile(step, dynamic=True) if self.compiled else step
+            self._steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
         return self._steps[key](hyper, state, batch, learns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import NamedTuple
 import torch
 
 from coterie.core.data import Federation
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, CoterieError, ModelError
+from coterie.core.registry import told
 from coterie.core.task import Task
 from coterie.engine.execution import Execution, Stacked
+from coterie.engine.memory import room_for_clients, room_for_models
 from coterie.engine.recorder import Progress
 from coterie.engine.stack import Stack, stacks
 from coterie.engine.trial import trial
@@ -34,6 +37,17 @@ class Plan(NamedTuple):
     """The clients of each world; worlds of one seed and setting share one."""
     stacks: list[Stack]
 
+    def data(self) -> str:
+        """A hash of all samples, as the clients have and name them."""
+        digest = hashlib.sha256()
+        for pool in {id(f.pool): f.pool for f in self.federations}.values():
+            digest.update(pool.numpy().tobytes())
+        for federation in self.federations:
+            for split in (federation.train, federation.validation, federation.personal, federation.uniform):
+                for part in (split.index, split.label, split.count):
+                    digest.update(part.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
 
 def prepare(experiment: Experiment, root: Path | None = None, progress: Progress | None = None) -> Plan:
     """Load the data, deal them, build the models and try each method on them."""
@@ -41,44 +55,50 @@ def prepare(experiment: Experiment, root: Path | None = None, progress: Progress
     if progress:
         progress.stage("dealing the data")
     worlds = list(experiment.worlds())
+    room_for_clients(worlds)
     dealer = Dealer(root)
     federations = [dealer.federation(w.experiment, w.seed) for w in worlds]
     if progress:
         progress.stage("trying the model")
     tasks = _tasks(worlds, federations, dtype)
-    return Plan(experiment, worlds, federations, stacks(worlds, federations, tasks, device, dtype))
+    room_for_models(worlds, federations, tasks, device)
+    found = stacks(worlds, federations, tasks, device, dtype)
+    for stack in found:
+        for group in stack.groups:
+            trial(stack, group)
+    return Plan(experiment, worlds, federations, found)
 
 
 def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Task]:
-    """One task for all worlds with the same model, optimiser and shapes; every method is tried on it."""
+    """One task for all worlds with the same model, optimiser and shapes."""
     tasks: dict[str, Task] = {}
-    tried = set()
     found = []
     for world, federation in zip(worlds, federations, strict=True):
         e = world.experiment
         inputs, classes = tuple(federation.pool.shape[1:]), len(federation.classes)
         key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes}"
         if key not in tasks:
-            built = e.model.build("model", "model")
-            with torch.random.fork_rng(
-                devices=[]
-            ):  # a layer without reset_parameters keeps what it draws here
-                torch.manual_seed(0)
-                model = built.build(inputs, classes) if hasattr(built, "build") else built(inputs, classes)
-            if not isinstance(model, torch.nn.Module):
-                raise ConfigError(f"model {e.model.name!r} gives {type(model).__name__}, not an nn.Module")
-            tasks[key] = Task(
-                model.to(dtype), optimizer=e.train.optimizer, head=getattr(model, "head_name", "")
-            )
-        algorithm = world.algorithm
-        attempt = f"{key} {type(algorithm)} {algorithm} {e.train.batch}"
-        if attempt not in tried:
-            some = torch.arange(e.train.batch) % len(federation.train.index)
-            x, y = federation.pool[federation.train.index[some]].to(dtype), federation.train.label[some]
-            trial(tasks[key], algorithm, x, y, classes)
-            tried.add(attempt)
+            tasks[key] = Task(_model(e, inputs, classes).to(dtype), optimizer=e.train.optimizer)
         found.append(tasks[key])
     return found
+
+
+def _model(experiment: Experiment, inputs: tuple[int, ...], classes: int) -> torch.nn.Module:
+    built = experiment.model.build("model", "model")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # a layer that cannot be reset keeps what it draws here
+        try:
+            model = built.build(inputs, classes) if hasattr(built, "build") else built(inputs, classes)
+        except CoterieError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"model {experiment.model.name!r} cannot be built for inputs of shape {inputs} and {classes} "
+                f"classes: {told(error)}"
+            ) from error
+    if not isinstance(model, torch.nn.Module):
+        raise ConfigError(f"model {experiment.model.name!r} gives {type(model).__name__}, not an nn.Module")
+    return model
 
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
@@ -99,6 +119,8 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
 def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise NotImplementedError("expected cpu, cuda or cuda:1 and so on")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]

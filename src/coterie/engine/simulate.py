@@ -37,8 +37,10 @@ def simulate(
     With `resume` it goes on from the recorder's last checkpoint, to the same bits. `execution` is for
     tests that compare one way of computing with another; the engine knows how to choose.
     """
-    fingerprint, all_stacks = plan.experiment.fingerprint(), plan.stacks
-    first, saved = _last_checkpoint(recorder.path, len(all_stacks), fingerprint) if resume else (0, None)
+    fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data(), plan.stacks
+    first, saved = (
+        _last_checkpoint(recorder.path, len(all_stacks), fingerprint, data) if resume else (0, None)
+    )
     recorder.rewind(saved.mark if saved else {})
     recorder.describe(*_described(plan.worlds, plan.federations))
 
@@ -51,7 +53,7 @@ def simulate(
         clock = time.monotonic()
 
         def save(simulator: Simulator = simulator, number: int = number) -> None:
-            moment = Checkpoint(fingerprint, number, simulator.t, recorder.mark(), simulator.tensors())
+            moment = Checkpoint(fingerprint, data, number, simulator.t, recorder.mark(), simulator.tensors())
             checkpoint.save(_path(recorder.path, number), moment)
 
         if saved:
@@ -65,7 +67,7 @@ def simulate(
             if stop():
                 save()
                 return False
-            before = simulator.t
+            before = simulator.stepped
             for row in simulator.advance():
                 recorder.exchange(row)
             if simulator.due():
@@ -74,7 +76,7 @@ def simulate(
                 save()
                 clock = time.monotonic()
             if progress:
-                progress.advance(done + simulator.t, total, (simulator.t - before) * stack.size)
+                progress.advance(done + simulator.t, total, simulator.stepped - before)
         save()
         done += stack.iterations
     return True
@@ -123,9 +125,9 @@ def _path(folder: Path, stack: int) -> Path:
     return folder / f"checkpoint-{stack}.safetensors"
 
 
-def _last_checkpoint(folder: Path, count: int, fingerprint: str) -> tuple[int, Checkpoint | None]:
+def _last_checkpoint(folder: Path, count: int, fingerprint: str, data: str) -> tuple[int, Checkpoint | None]:
     """The newest checkpoint and the stack it belongs to; stacks before it are finished."""
     for number in reversed(range(count)):
         if _path(folder, number).exists():
-            return number, checkpoint.load(_path(folder, number), fingerprint)
+            return number, checkpoint.load(_path(folder, number), fingerprint, data)
     return 0, None

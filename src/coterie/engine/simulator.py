@@ -7,14 +7,13 @@ block of clients, small enough for the processor's cache, through all local step
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from coterie.core.errors import CheckpointError
-from coterie.core.types import Batch
+from coterie.core.types import Batch, Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.evaluation import accuracies
 from coterie.engine.exchange import Event, broadcast, exchange, message_bytes
@@ -46,6 +45,9 @@ class Simulator:
         self.diverged = torch.zeros(n, dtype=torch.int64, device=stack.device)
         """The iteration at which a client's loss stopped being finite; 0: it did not."""
         self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
+        self.message_bytes = message_bytes(stack, self.clients)
+        self.stepped = 0
+        """Client-steps taken since this object was made."""
         self._met: tuple[int, dict[int, Meeting]] = (-1, {})
 
     def tensors(self) -> dict[str, Tensor]:
@@ -80,9 +82,7 @@ class Simulator:
         self.bytes += torch.tensor(
             [
                 size * _messages(meetings[m.id], woke)
-                for group, size in zip(
-                    self.stack.groups, message_bytes(self.stack, self.clients), strict=True
-                )
+                for group, size in zip(self.stack.groups, self.message_bytes, strict=True)
                 for m in group.members
             ]
         )
@@ -103,6 +103,7 @@ class Simulator:
 
     def evaluate(self) -> list[dict[str, Any]]:
         """Rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
+        self._isolate(~_finite(self.clients.whole.params), self.t)
         found = accuracies(self.stack.task, self.stack.feed, self.clients.whole)
         found["loss"] = (self.loss_sum / self.steps).cpu()
         found = {k: torch.where(self.diverged.cpu() == 0, v, torch.nan) for k, v in found.items()}
@@ -151,18 +152,14 @@ class Simulator:
         bad = counted & ~losses.isfinite()
         self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
         self.steps += counted.sum(dim=0)
+        self.stepped += int(counted.sum())
         if bool(bad.any()):
-            first = ts.to(device)[bad.int().argmax(dim=0)]
-            fresh = bad.any(dim=0) & (self.diverged == 0)
-            self.diverged.copy_(torch.where(fresh, first, self.diverged))
-            self._report(fresh)
+            self._isolate(bad.any(dim=0), ts.to(device)[bad.int().argmax(dim=0)])
 
     def _through(self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None) -> Tensor:
         """Take a block of a lane's clients through all iterations ts; the losses `[K, n]`."""
-        feed, inside = (
-            self.stack.feed,
-            slice(block.start - lane.clients.start, block.stop - lane.clients.start),
-        )
+        feed = self.stack.feed
+        inside = slice(block.start - lane.clients.start, block.stop - lane.clients.start)
         draws = feed.draws(ts, block, self.experiment.train.batch)
         keys = feed.keys(ts, block)
         hyper = {k: v[inside] for k, v in lane.hyper.items()}
@@ -177,14 +174,15 @@ class Simulator:
         return torch.stack(losses)
 
     def _blocks(self, lane: Lane) -> Iterator[slice]:
-        """Equal parts of a lane, each small enough for the cache."""
-        n = lane.clients.stop - lane.clients.start
-        parts = 1
-        if self.stack.device.type == "cpu":
-            model = sum(v[0].numel() * v.element_size() for v in lane.state.params.values())
-            parts = min(n, -(-n * model // BLOCK_BYTES))
-        edges = [lane.clients.start + n * i // parts for i in range(parts + 1)]
-        return (slice(a, b) for a, b in pairwise(edges))
+        """Parts of a lane small enough for the cache; equal if they can be, since each size is compiled."""
+        first, n = lane.clients.start, lane.clients.stop - lane.clients.start
+        if self.stack.device.type != "cpu":
+            return iter([lane.clients])
+        model = sum(v[0].numel() * v.element_size() for v in lane.state.params.values())
+        fewest = min(n, -(-n * model // BLOCK_BYTES))
+        parts = next((p for p in range(fewest, min(2 * fewest, n) + 1) if n % p == 0), fewest)
+        size = -(-n // parts)
+        return (slice(first + a, first + min(a + size, n)) for a in range(0, n, size))
 
     def _lr(self, m: Member, ts: Tensor) -> Tensor:
         # The closing phase is the same for every method.
@@ -200,7 +198,12 @@ class Simulator:
             return None
         return torch.cat([m.schedule.learns(ts) for m in members], dim=1).to(self.stack.device) & sound
 
-    def _report(self, fresh: Tensor) -> None:
+    def _isolate(self, bad: Tensor, t: Tensor | int) -> None:
+        """Clients whose loss or model is not finite at t take no further part, and are named."""
+        fresh = bad & (self.diverged == 0)
+        if not bool(fresh.any()):
+            return
+        self.diverged.copy_(torch.where(fresh, t, self.diverged))
         for m in self.stack.members:
             for client in fresh[m.clients].nonzero().flatten().tolist():
                 if self.progress:
@@ -223,3 +226,8 @@ def _messages(meeting: Meeting, woke: bool) -> int:
     """How many models are sent: every neighbour asked replies; a star that heard one sends to them all."""
     answered = meeting.asked if woke else meeting.asked & meeting.heard.any(dim=1, keepdim=True)
     return int(answered.sum())
+
+
+def _finite(tensors: Tensors) -> Tensor:
+    """Which clients' tensors are finite throughout, `[N]`."""
+    return torch.stack([v.flatten(1).isfinite().all(dim=1) for v in tensors.values()]).all(dim=0)

@@ -103,16 +103,19 @@ class Stack:
         return group.method(hyper).init(self.task, start)
 
     def _start(self, member: Member, width: int) -> Start:
-        """θ(0) and w_ij = 1/M, w_ii = 0 for the clients of one world."""
-        m = member.schedule.clients
-        how = member.world.experiment.train.init
+        """What the clients of one world begin with."""
+        m, how = member.schedule.clients, member.world.experiment.train.init
         seeds = Stream(member.world.seed, "start").words(1, client=torch.arange(m))[:, 0].tolist()
         models = [self.task.start(s) for s in (seeds if how == "independent" else seeds[:1])]
+        if how == "zeros":
+            models = [({k: torch.zeros_like(v) for k, v in params.items()}, rest) for params, rest in models]
+        return self.start(models, m, width)
+
+    def start(self, models: Sequence[tuple[Tensors, Tensors]], m: int, width: int) -> Start:
+        """θ(0), one model for each of m clients or one for all, and w_ij = 1/M, w_ii = 0."""
 
         def stacked(part: int) -> Tensors:
             tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
-            if part == 0 and how == "zeros":
-                tensors = {k: torch.zeros_like(v) for k, v in tensors.items()}
             return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
 
         row = torch.zeros(m, width, dtype=self.dtype, device=self.device)

@@ -13,56 +13,58 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from coterie.core.algorithm import Algorithm, receive, wake
+from coterie.core.algorithm import receive, wake
 from coterie.core.errors import CoterieError, ModelError
-from coterie.core.task import Task
-from coterie.core.types import Batch, Inbox, Probe, Start, State
-from coterie.engine.stack import gather
+from coterie.core.types import Batch, Inbox, Message, Probe, State
+from coterie.engine.stack import Group, Stack, gather
 
 __all__ = ["trial"]
 
 T = TypeVar("T")
 
 
-def trial(task: Task, algorithm: Algorithm, x: Tensor, y: Tensor, classes: int) -> None:
-    """Try a method on two clients with samples x `[n, ...]`, y; a ModelError names the layer."""
-    params, buffers = task.start(0)
-    cast = {k: v.to(x.dtype) if v.is_floating_point() else v for k, v in {**params, **buffers}.items()}
-    two = {k: v.expand(2, *v.shape).clone() for k, v in cast.items()}
-    start = Start(
-        {k: two[k] for k in params}, {k: two[k] for k in buffers}, torch.full((2, 2), 0.5, dtype=x.dtype)
-    )
-    xs, ys = x.expand(2, *x.shape), y.expand(2, *y.shape)
-    ones = torch.ones(2, dtype=x.dtype)
-    batch = Batch(xs, ys, 0 * ones, torch.zeros(2, dtype=torch.int64))
-    probe = Probe(xs, ys, torch.ones(2, len(x), dtype=torch.bool), len(x) * ones)
+def trial(stack: Stack, group: Group) -> None:
+    """Try a method on its first two clients; a ModelError names the layer that cannot be run."""
+    task, feed, two = stack.task, stack.feed, slice(group.clients.start, group.clients.start + 2)
+    classes = len(group.members[0].federation.classes)
+    t = torch.zeros(1, dtype=torch.int64, device=stack.device)
+    x, y = feed.samples(feed.train, feed.draws(t, two, stack.experiment.train.batch)[0])
+    ones = torch.ones(2, dtype=stack.dtype, device=stack.device)
+    batch = Batch(x, y, 0 * ones, feed.keys(t, two)[0])
+    probe = Probe(x, y, torch.ones_like(y, dtype=torch.bool), y.shape[1] * ones)
+    hyper = {k: v[:2] for k, v in group.hyper.items()}
+    start = stack.start([task.start(0)], 2, 2)
 
-    state: State = _named(task, algorithm, lambda: vmap(partial(algorithm.init, task))(start))
+    def attempt(do: Callable[..., Any], *args: Any) -> Any:
+        return _named(stack, group, lambda: vmap(lambda h, *a: do(group.method(h), *a))(hyper, *args))
+
+    state: State = attempt(lambda method, s: method.init(task, s), start)
     one = gather(state, torch.tensor(0))  # alone first: messages about shapes are plainer
-    logits: Any = _named(task, algorithm, lambda: task.logits(one, x))
-    shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-    if shape != (len(x), classes):
-        raise ModelError(
-            f"model {type(task.model).__name__} puts out {shape} for {len(x)} samples, but the labels need "
-            f"{(len(x), classes)}: one number for each of {classes} classes"
-        )
-    _named(task, algorithm, lambda: vmap(task.logits)(state, xs))
-    state, _ = _named(task, algorithm, lambda: vmap(partial(algorithm.local, task))(state, batch))
-    offers = _named(task, algorithm, lambda: vmap(partial(algorithm.offer, task))(state))
-    inbox = Inbox(
-        {k: m[:, None] for k, m in offers.items()},
-        torch.ones(2, 1, dtype=torch.bool),
-        torch.tensor([[1], [0]]),
-        torch.zeros(2, dtype=torch.int64),
+    logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
+    shape, wanted = (
+        tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__,
+        (len(x[0]), classes),
     )
+    if shape != wanted:
+        raise ModelError(
+            f"model {type(task.model).__name__} puts out {shape} for {wanted[0]} samples, but the labels "
+            f"need {wanted}: one number for each of {classes} classes"
+        )
+    attempt(lambda _, s, inputs: task.logits(s, inputs), state, x)
+    state, _ = attempt(lambda method, s, b: method.local(task, s, b), state, batch)
+    offers: Message = attempt(lambda method, s: method.offer(task, s), state)
     if offers:
+        heard = torch.ones(2, 1, dtype=torch.bool, device=stack.device)
+        other = torch.tensor([[1], [0]], device=stack.device)
+        inbox = Inbox({k: m[:, None] for k, m in offers.items()}, heard, other, t.expand(2))
         for act in (wake, receive):
-            _named(task, algorithm, partial(vmap(partial(act, algorithm, task)), state, inbox, probe))
+            attempt(lambda method, *a, act=act: act(method, task, *a), state, inbox, probe)
 
 
-def _named(task: Task, algorithm: Algorithm, call: Callable[[], T]) -> T:
+def _named(stack: Stack, group: Group, call: Callable[[], T]) -> T:
     """The call's result, or an error that names the layer in which it failed."""
-    inside = [f"method {type(algorithm).__name__} with model {type(task.model).__name__}"]
+    model, method = type(stack.task.model).__name__, type(group.algorithm).__name__
+    inside = [f"method {method} with model {model}"]
 
     def enter(name: str, _module: nn.Module, _args: Any) -> None:
         inside.append(name)
@@ -71,8 +73,8 @@ def _named(task: Task, algorithm: Algorithm, call: Callable[[], T]) -> T:
         inside.pop()
 
     hooks = []
-    for model in task.evaluated:
-        for name, module in model.named_modules():
+    for evaluated in stack.task.evaluated:
+        for name, module in evaluated.named_modules():
             where = f"layer {name!r} ({type(module).__name__})" if name else f"model {type(module).__name__}"
             hooks.append(module.register_forward_pre_hook(partial(enter, where)))
             hooks.append(module.register_forward_hook(leave))

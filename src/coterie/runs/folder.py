@@ -121,6 +121,18 @@ class RunFolder:
         replace(self.path / "summary.json", encode(summary, indent=2))
         return summary
 
+    def discard(self) -> None:
+        """Undo `create`: for a run that turned out to be impossible before it began."""
+        for name in ("experiment.toml", "environment.json", *_APPENDED, _LOCK):
+            (self.path / name).unlink(missing_ok=True)
+        for waiting in self._waiting.values():
+            waiting.clear()
+        with contextlib.suppress(OSError):  # somebody else's files are in it
+            self.path.rmdir()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def close(self) -> None:
         """Write what is left and let go of the folder."""
         if self._lock is None:

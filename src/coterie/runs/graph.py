@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.core.errors import RunError
 from coterie.runs.tracks import Floats, Ints, Weighed
 
 __all__ = ["Graph", "auc", "graph", "graph_auc"]
@@ -39,6 +40,10 @@ def graph(weighed: Sequence[Weighed], clients: int, t: int | None = None) -> Gra
     met = np.zeros((clients, clients), dtype=bool)
     for one in weighed:
         if t is None or one.t <= t:
+            if max(one.client, *one.neighbours) >= clients:
+                raise RunError(
+                    f"exchanges.jsonl is damaged: it names more clients than the {clients} there are"
+                )
             weight[one.client, one.neighbours] = one.weight
             met[one.client, one.neighbours] = True
     return Graph(weight, met)

@@ -79,6 +79,8 @@ class Run:
                 "seconds": 0.0,
             }
         values: dict[str, Any] = read_json(file)
+        if not (isinstance(values, dict) and {"state", "t", "iterations"} <= values.keys()):
+            raise RunError(f"{file} is damaged: expected state, t and iterations")
         return values
 
     @cached_property

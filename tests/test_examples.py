@@ -1,0 +1,68 @@
+"""What README.md and CONTRIBUTING.md show is run here as it stands, and so is every preset's start."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from coterie import Algorithm, Run, run
+from coterie.core.registry import find
+from coterie.engine.preparation import prepare
+from coterie.experiment import Experiment, presets
+from tests.conformance import CHECKS
+from tests.engine.small import experiment
+
+ROOT = Path(__file__).parent.parent
+
+
+def example(file: str, comment: str) -> str:
+    """The Python block after the comment."""
+    text = (ROOT / file).read_text("utf-8")
+    found = re.search(rf"<!-- {re.escape(comment)} -->\s*```python\n(.*?)```", text, re.DOTALL)
+    assert found, f"{file} has no Python block after the comment {comment!r}"
+    return found.group(1)
+
+
+@pytest.fixture
+def best_friend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Algorithm]:
+    text = example("CONTRIBUTING.md", "a test runs this example as it stands: save it as best_friend.py")
+    (tmp_path / "best_friend.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "best_friend", raising=False)
+    found: type[Algorithm] = find("algorithm", "best_friend:BestFriend")
+    return found
+
+
+def test_the_contributors_example_runs_from_the_users_folder(best_friend: type[Algorithm]) -> None:
+    e = experiment(methods={"Local": {}, "BestFriend": {"name": "best_friend:BestFriend", "trust": 0.7}})
+    found = run(e, "run", plots=False)
+    assert isinstance(found, Run)
+    methods = found.summary()["methods"]
+    assert list(methods) == ["Local", "BestFriend"]
+    assert methods["BestFriend"]["bytes_sent"] > 0
+    assert methods["BestFriend"]["personal"] != methods["Local"]["personal"]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_contributors_example_conforms(best_friend: type[Algorithm], check: str) -> None:
+    CHECKS[check](best_friend())
+
+
+def test_the_readme_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example("README.md", "a test runs this example as it stands"), "README.md", "exec"), {})
+    assert "KD-PDFL" in capsys.readouterr().out
+    assert list(tmp_path.glob("runs/*/summary.json"))
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_can_be_run(name: str) -> None:
+    plan = prepare(Experiment.load(name))
+    assert plan.experiment.name == name
+    assert sum(stack.iterations for stack in plan.stacks) > 0
