@@ -65,3 +65,9 @@ def test_every_plugin_is_described_in_one_line(kind: str, name: str) -> None:
     assert line.endswith((".", "?", ")"))
     for option in options(known(kind)[name]):
         assert "<" not in option.default, "a default that people can read"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "distance"])
+def test_every_option_is_explained(kind: str) -> None:
+    for name, plugin in known(kind).items():
+        assert [option.name for option in options(plugin) if not option.help] == [], name

@@ -73,7 +73,7 @@ def test_run_writes_a_folder_and_says_how_it_went_in_plain_lines(coterie: Comman
     assert lines[0] == "small: 4 clients, 2 methods x 2 seeds, 20 iterations on cpu"
     assert any(line.startswith("20/20  ") and "Local" in line and "KD-PDFL" in line for line in lines)
     assert "\x1b" not in answer.out
-    assert "personal %" in answer.out
+    assert "personal" in answer.out
     assert "results   runs/small" in lines
     for picture in ("curves", "graph-KD-PDFL", "labels", "overview"):
         assert f"picture   runs/small/plots/{picture}.png" in lines
@@ -215,8 +215,18 @@ def test_show_as_a_table(coterie: Command, finished: Path) -> None:
     answer = coterie("show", finished)
     assert answer.code == 0
     words = " ".join(answer.out.split())
-    for text in ("small", "Local", "KD-PDFL", "personal %", "hurt vs Local", "graph AUC", "2 true groups"):
+    for text in ("small", "Local", "KD-PDFL", "personal", "vs Local", "graph", "2 true groups"):
         assert text in words
+
+
+def test_the_table_fits_a_narrow_terminal(
+    coterie: Command, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = coterie("show", finished).out
+    assert "KD-PDFL" in out
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_show_finds_a_run_by_its_name(coterie: Command, finished: Path) -> None:

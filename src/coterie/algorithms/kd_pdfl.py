@@ -48,6 +48,7 @@ class KDPDFL(Algorithm):
     c_base: Annotated[float, Gt(0)] = 100.0
     """Training samples of a client that is fully confident."""
     distance: str = "wasserstein2d"
+    """How outputs are compared (`coterie ls distances`)."""
     outputs: str = "probabilities"
     """Where MidGetter looks: `probabilities`, `logits`, `centred`, or the name of a layer."""
 

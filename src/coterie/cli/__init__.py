@@ -25,8 +25,8 @@ app = typer.Typer(
         "Start with: [bold]coterie run quickstart[/bold]"
     ),
     epilog=(
-        "Examples:  coterie run quickstart  ·  coterie new mine  ·  "
-        "coterie run mine.toml --set train.lr=0.1  ·  coterie show runs/mine"
+        "Examples:  coterie run quickstart  ·  coterie new mine  ·  coterie run mine.toml  ·  "
+        "coterie show mine"
     ),
     no_args_is_help=True,
     rich_markup_mode="rich",

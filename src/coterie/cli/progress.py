@@ -75,7 +75,7 @@ class _Bar:
         )
         self.task: TaskID = self.bar.add_task("starting", total=None, rate="")
         self.scores = Text("", style="cyan")
-        self.live = Live(Group(self.bar, self.scores), console=console, refresh_per_second=8)
+        self.live = Live(Group(self.bar, self.scores), console=console, refresh_per_second=8, transient=True)
         self.steps, self.began = 0, 0.0
 
     def stage(self, text: str) -> None:
@@ -85,6 +85,7 @@ class _Bar:
         self.live.console.print(f"note: {text}", style="yellow", highlight=False, markup=False)
 
     def advance(self, done: int, total: int, client_steps: int) -> None:
+        self.live.transient = False  # from here on there is something to leave behind
         now = time.monotonic()
         self.began = self.began or now
         rate = _rate(self.steps, now - self.began) if self.steps else ""

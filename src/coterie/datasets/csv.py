@@ -35,6 +35,7 @@ class Csv:
     """Numeric columns and a column of labels, in a CSV file with a header line, or in two."""
 
     path: str
+    """The file, relative to the data folder."""
     label: str
     """The column that holds the labels."""
     test: str = ""

@@ -25,6 +25,7 @@ class Npz:
     """Arrays x and y, perhaps x_test and y_test, group, owner and classes, in a .npz file."""
 
     path: str
+    """The file, relative to the data folder."""
 
     def load(self, root: Path | None) -> Dataset:
         path = located(root, self.path)

@@ -26,8 +26,11 @@ class Synthetic:
     """Groups of clients with a linear task each: who should work with whom is known."""
 
     groups: Annotated[int, Ge(1)] = 4
+    """Groups of tasks, each with its own teacher."""
     classes: Annotated[int, Ge(2)] = 5
+    """Labels."""
     features: Annotated[int, Ge(1)] = 20
+    """Numbers of an input."""
     samples: Annotated[int, Ge(1)] = 500
     """Training samples of a group; there are as many test samples again."""
     noise: Annotated[float, Ge(0)] = 0.1

@@ -23,6 +23,7 @@ class Cnn:
     channels: Annotated[tuple[Annotated[int, Ge(1)], ...], MinLen(1)] = (16, 32)
     """Output channels of each convolution."""
     hidden: Annotated[int, Ge(1)] = 64
+    """Width of the layer before the last."""
     norm: Literal["none", "batch", "group"] = "none"
     """Normalisation after each convolution; `group` has four channels in a group, if they divide."""
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.0

@@ -24,6 +24,7 @@ class Mlp:
     norm: Literal["none", "batch", "layer"] = "none"
     """Normalisation before each ReLU."""
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Probability that a hidden value is dropped."""
 
     def build(self, inputs: tuple[int, ...], classes: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]

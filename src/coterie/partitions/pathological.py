@@ -23,6 +23,7 @@ class PathologicalPartitioner:
     """Every client has only a few of the labels; all labels are equally common among clients."""
 
     num_classes_per_partition: Annotated[int, Ge(1)] = 2
+    """Labels that a client has."""
 
     def proportions(self, y: Tensor, classes: int, clients: int, stream: Stream) -> Tensor:
         k = self.num_classes_per_partition

@@ -26,6 +26,7 @@ class ShardPartitioner:
     """The data sorted by label and cut into shards, a few of which go to every client."""
 
     num_shards_per_partition: Annotated[int, Ge(1)] = 2
+    """Shards that a client gets."""
 
     def proportions(self, y: Tensor, classes: int, clients: int, stream: Stream) -> Tensor:
         shards = clients * self.num_shards_per_partition

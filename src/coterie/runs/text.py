@@ -48,9 +48,9 @@ def table(summary: Mapping[str, Any]) -> Table:
         caption=escape(caption(summary)),
         caption_justify="left",
     )
-    drawn.add_column("method")
-    for column in _COLUMNS:
-        drawn.add_column(column.title, justify="right", no_wrap=True)
+    drawn.add_column("method", min_width=10)
+    for column in _COLUMNS:  # titles on two lines, so that 80 columns are enough
+        drawn.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
     for name, *cells in _cells(summary, "[bold]{}[/bold]"):
         drawn.add_row(escape(name), *cells)
     return drawn

@@ -26,6 +26,7 @@ class ConceptShift:
     """Groups of clients that call the same things by different labels."""
 
     groups: Annotated[int, Ge(1)] = 2
+    """Groups of clients, each with its own names for the labels."""
 
     def inputs(self, x: Tensor, group: int) -> Tensor:
         return x

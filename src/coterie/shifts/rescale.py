@@ -25,6 +25,7 @@ class RescaleShift:
     """Groups of clients that see every feature multiplied by a factor of their own."""
 
     groups: Annotated[int, Ge(1)] = 2
+    """Groups of clients, each with its own scales."""
     strength: Annotated[float, Ge(0), Le(10)] = 1.0
     """Standard deviation of the logarithm of the factors."""
 

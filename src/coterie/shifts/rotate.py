@@ -22,6 +22,7 @@ class RotateShift:
     """Groups of clients that see the images turned by different angles."""
 
     groups: Annotated[int, Ge(1)] = 2
+    """Groups of clients, each with its own angle."""
     angles: tuple[float, ...] = ()
     """Degrees, counter-clockwise, one for each group; absent: evenly spaced over the circle from 0."""
 

@@ -24,6 +24,7 @@ class ErdosRenyi:
     """A random graph: any two clients have a link with probability p."""
 
     p: Annotated[float, Ge(0), Le(1)] = 0.2
+    """Probability of each link."""
 
     def neighbours(self, clients: int, stream: Stream) -> Tensor:
         import networkx as nx

@@ -26,6 +26,7 @@ class KRegular:
     """A random graph on which every client has exactly k links."""
 
     k: Annotated[int, Ge(1)] = 4
+    """Links of every client."""
 
     def neighbours(self, clients: int, stream: Stream) -> Tensor:
         if self.k >= clients:

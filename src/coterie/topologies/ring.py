@@ -24,6 +24,7 @@ class Ring:
     """A ring: links to the k nearest clients on each side."""
 
     k: Annotated[int, Ge(1)] = 1
+    """Nearest clients on each side that are linked."""
 
     def neighbours(self, clients: int, stream: Stream) -> Tensor:
         # A set, because on a small ring both ways round lead to the same client.
