@@ -190,6 +190,8 @@ def test_an_experiment_is_frozen() -> None:
         ("grid", {"train.lr": 0.1}),
         ("grid", {"train.lr": []}),
         ("grid", 3),
+        ("search", {"train.lr": []}),
+        ("search", 3),
     ],
 )
 def test_a_bad_value_is_one_sentence_with_the_path_of_its_key(path: str, value: Any) -> None:
@@ -347,6 +349,112 @@ def test_a_grid_over_what_cannot_be_is_refused(grid: dict[str, Any], message: st
         parse({"grid": grid})
 
 
+# A method's own training, what to search -----------------------------------------------------
+
+
+def test_a_method_may_have_its_own_learning_rates_and_optimiser() -> None:
+    own = {"lr": 0.3, "personalize_lr": 0.01, "optimizer": "adam"}
+    e = parse(
+        {"seeds": 1, "methods": {"Local": {}, "mine": {"name": "FedAvg", "share": "base", "train": own}}}
+    )
+    local, mine = (world.experiment.train for world in e.worlds())
+    assert local == e.train
+    assert (mine.lr, mine.personalize_lr, mine.optimizer) == (0.3, 0.01, Adam())
+    assert (mine.iterations, mine.batch, mine.personalize) == (1000, 16, 0.1)
+    assert e.methods["mine"].options == {"share": "base"}
+    assert parse(e.plain()) == e
+    assert e.fingerprint() != e.replace(methods__mine__train__lr=0.2).fingerprint()
+    assert "train" not in e.plain()["methods"]["Local"]
+
+
+def test_a_grid_may_be_over_a_methods_own_training() -> None:
+    e = parse({"seeds": 1, "methods": ["Local", "FedAvg"], "grid": {"methods.FedAvg.train.lr": [1, 2]}})
+    assert [w.experiment.train.lr for w in e.worlds()] == [0.05, 1.0, 0.05, 2.0]
+
+
+@pytest.mark.parametrize("key", ["iterations", "batch", "personalize", "init", "speed"])
+def test_a_method_may_not_have_its_own_schedule(key: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"methods.FedAvg.train: '{key}' cannot .* lr, optimizer, personalize_lr"
+    ):
+        parse(nested(f"methods.FedAvg.train.{key}", 3))
+    with pytest.raises(ConfigError, match=f"grid: methods.FedAvg.train: '{key}' cannot"):
+        parse({"methods": ["FedAvg"], "grid": {f"methods.FedAvg.train.{key}": [3]}})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (nested("methods.FedAvg.train.lr", 0), r"methods\.FedAvg\.train\.lr: .*greater than 0, got 0"),
+        (
+            nested("methods.FedAvg.train.optimizer", "sdg"),
+            r"methods\.FedAvg\.train\.optimizer: .*'sgd', 'adam'",
+        ),
+        (nested("methods.FedAvg.train", 3), r"methods\.FedAvg\.train: .*got 3"),
+        (
+            {**nested("methods.FedAvg.train.lr", 1), "grid": {"train.lr": [1]}},
+            "grid: 'train.lr' has no say over 'FedAvg'",
+        ),
+        (
+            {**nested("methods.FedAvg.train.optimizer", "adam"), "grid": {"train.optimizer.momentum": [0.5]}},
+            "grid: 'train.optimizer.momentum' has no say over 'FedAvg'",
+        ),
+    ],
+)
+def test_a_mistake_in_a_methods_own_training(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse(values)
+
+
+def test_other_options_for_some_methods() -> None:
+    e = parse({"methods": {"a. b": {"name": "KD-PDFL", "mu1": 2.0}, "Local": {}}})
+    new = e.changed({"a. b": {"mu2": 0.25, "train.lr": 0.5}})
+    assert new.methods["a. b"].options == {"mu1": 2.0, "mu2": 0.25}
+    assert new.methods["a. b"].train.given() == {"lr": 0.5}
+    assert new.methods["Local"] == e.methods["Local"]
+    with pytest.raises(ConfigError, match=r"methods\.Local\.mu2"):
+        e.changed({"Local": {"mu2": 1}})
+
+
+def test_what_to_search_for_each_method() -> None:
+    search = {"train.lr": [1, 2], "methods.KD-PDFL.mu2": [0, 1], "methods.Local.train.lr": [3]}
+    e = parse({"search": search})
+    assert parse(e.plain()) == e
+    assert e.searched("FedAvg") == {"train.lr": (1, 2)}
+    assert e.searched("KD-PDFL") == {"train.lr": (1, 2), "mu2": (0, 1)}
+    assert e.searched("Local") == {"train.lr": (3,)}
+    assert all(world.experiment.search == {} for world in e.worlds())
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"train.lr": []}, "search: 'train.lr' has no values"),
+        ({"train.lr": [1, 1]}, "search: 'train.lr' has a value twice"),
+        ({"train.lr": [1, -1]}, r"search: methods\.Local\.train\.lr: .*got -1"),
+        ({"train.batch": [1]}, "search: 'train.batch' .*train.lr, train.optimizer, train.personalize_lr or"),
+        ({"exchange.every": [5]}, "search: 'exchange.every' is not a setting in which methods may differ"),
+        ({"lr": [5]}, "search: 'lr' is not"),
+        ({"methods.Nobody.mu2": [1]}, "LABEL is one of Local, FedAvg"),
+        ({"methods.KD-PDFL": [{}]}, "search: 'methods.KD-PDFL' is not"),
+        ({"methods.KD-PDFL.mu3": [1]}, "search: .*methods.KD-PDFL.mu3 .*Did you mean 'mu"),
+        ({"methods.KD-PDFL.mu2": [1, "x"]}, "search: methods.KD-PDFL.mu2: .*got 'x'"),
+        ({"methods.KD-PDFL.train.batch": [1]}, "search: 'methods.KD-PDFL.train.batch' is not"),
+        ({"methods.KD-PDFL.train.optimizer.momentum": [1]}, "momentum' is not"),
+        ({"methods.KD-PDFL.train": [{}]}, "search: 'methods.KD-PDFL.train' is not"),
+        ({"methods.KD-PDFL.name": ["FedAvg"]}, "search: 'methods.KD-PDFL.name' is not"),
+    ],
+)
+def test_a_search_over_what_cannot_be_is_refused(search: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse({"search": search})
+
+
+def test_a_setting_is_compared_or_searched_not_both() -> None:
+    with pytest.raises(ConfigError, match=r"search: 'train\.lr' is in the grid too"):
+        parse({"search": {"train.lr": [1]}, "grid": {"train.lr": [1]}})
+
+
 # Changed copies, files --------------------------------------------------------------------------
 
 
@@ -415,7 +523,7 @@ def test_presets_are_described_and_valid() -> None:
 # The fingerprint --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", [{"name": "other"}])
+@pytest.mark.parametrize("change", [{"name": "other"}, {"search": {"train.lr": [1]}}])
 def test_the_fingerprint_stays_where_results_cannot_change(change: dict[str, Any]) -> None:
     assert parse(change).fingerprint() == parse({}).fingerprint()
 

@@ -1,7 +1,7 @@
 """What to run, as frozen and validated data, to and from TOML.
 
 Experiment
-  name, seeds, methods, model, device, dtype, compile, grid
+  name, seeds, methods, model, device, dtype, compile, grid, search
   data       the data set, the clients and what each of them has
   train      local learning, the same for every method
   exchange   how often and with whom clients exchange models
@@ -83,6 +83,8 @@ def _folder_name(name: str) -> str:
 
 
 Named: TypeAlias = Annotated[Plugin, BeforeValidator(_named)]
+Rate: TypeAlias = Annotated[float, Gt(0)]
+Optimizer: TypeAlias = Annotated[Sgd | Adam, Field(discriminator="name"), BeforeValidator(_named)]
 Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
 Count: TypeAlias = Annotated[int, Ge(1), Lt(2**31)]
 
@@ -125,16 +127,43 @@ class Train(_Frozen):
     """T, the number of iterations."""
     batch: Count = 16
     """Samples of a mini-batch, drawn uniformly from the client's own."""
-    lr: Annotated[float, Gt(0)] = 0.05
+    lr: Rate = 0.05
     """The size of a local step."""
-    optimizer: Annotated[Sgd | Adam, Field(discriminator="name"), BeforeValidator(_named)] = Sgd()
+    optimizer: Optimizer = Sgd()
     """sgd (momentum, weight_decay) or adam (beta1, beta2, eps, weight_decay)."""
     personalize: Annotated[float, Ge(0), Lt(1)] = 0.1
     """The last part of the iterations is local only, for every method alike."""
-    personalize_lr: Annotated[float, Gt(0)] | None = None
+    personalize_lr: Rate | None = None
     """The learning rate of that closing phase; absent: `lr`."""
     init: Literal["shared", "independent", "zeros"] = "shared"
     """θ(0): one random model for all clients of a seed (shared), one each (independent), or zeros."""
+
+
+class OwnTrain(_Frozen):
+    """Where one method's local learning differs: in the size and kind of its steps, never in their number."""
+
+    lr: Rate | None = None
+    optimizer: Optimizer | None = None
+    personalize_lr: Rate | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _same_schedule(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and (others := values.keys() - cls.model_fields.keys()):
+            raise ValueError(
+                f"{min(map(str, others))!r} cannot be set for one method, since all of them have the same "
+                f"schedule; expected {', '.join(cls.model_fields)}"
+            )
+        return values
+
+    def given(self) -> dict[str, Any]:
+        return {key: value for key, value in self if value is not None}
+
+
+class Method(Plugin):
+    """An algorithm by name, with its options and, under `train`, its own learning rates and optimiser."""
+
+    train: OwnTrain = OwnTrain()
 
 
 class Exchange(_Frozen):
@@ -193,7 +222,9 @@ class Experiment(_Frozen):
     """What the run folder is called."""
     seeds: tuple[Annotated[int, Ge(0), Lt(2**63)], ...] = (0, 1, 2)
     """Every method is run once with each of these; a number N stands for 0 to N-1."""
-    methods: dict[str, Named] = {n: Plugin(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")}
+    methods: dict[str, Annotated[Method, BeforeValidator(_named)]] = {
+        n: Method(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")
+    }
     """The rows of the result table."""
     model: Named = Plugin(name="mlp")
     """The model that every client has."""
@@ -210,6 +241,9 @@ class Experiment(_Frozen):
     """Whether local steps are compiled: on, off, or auto, if the run is long enough to win by it."""
     grid: dict[str, tuple[Any, ...]] = {}
     """Settings to compare: the path of a key and its values, such as `"train.lr" = [0.01, 0.1]`."""
+    search: dict[str, tuple[Any, ...]] = {}
+    """What `coterie tune` tries: `train.lr`, `train.personalize_lr` or `train.optimizer` (for every method)
+    or `methods.LABEL.OPTION`, and the values; empty: learning rates, and what each method proposes."""
 
     @model_validator(mode="before")
     @classmethod
@@ -233,15 +267,34 @@ class Experiment(_Frozen):
     def _complete(self) -> Experiment:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds must be one or more different numbers, got {list(self.seeds)}")
-        for path, settings in self.grid.items():
-            if not settings:
-                raise ValueError(f"grid: {path!r} has no values; name at least one")
-            if len({repr(value) for value in settings}) < len(settings):
-                raise ValueError(f"grid: {path!r} has a value twice, got {list(settings)}")
+        for table in ("grid", "search"):
+            for path, settings in getattr(self, table).items():
+                if not settings:
+                    raise ValueError(f"{table}: {path!r} has no values; name at least one")
+                if len({repr(value) for value in settings}) < len(settings):
+                    raise ValueError(f"{table}: {path!r} has a value twice, got {list(settings)}")
+        for path in self.grid:
             part, _, key = path.partition(".")
             if part not in _COMPARABLE or not (key or part == "model"):
                 parts = ", ".join(_COMPARABLE)
                 raise ValueError(f"grid: {path!r} cannot be compared in one run; name a key of {parts}")
+            for label, method in self.methods.items():
+                if part == "train" and key.partition(".")[0] in method.train.given():
+                    raise ValueError(
+                        f"grid: {path!r} has no say over {label!r}, which has a value of its own"
+                    )
+        common = [f"train.{key}" for key in OwnTrain.model_fields]
+        for path in self.search:
+            keys = [path.removeprefix(f"methods.{label}.") for label in self.methods]
+            options = [k for k in keys if k != path and "." not in k and k not in ("name", "train")]
+            if not (options or {path, *keys} & set(common)):
+                raise ValueError(
+                    f"search: {path!r} is not a setting in which methods may differ; expected "
+                    f"{', '.join(common)} or methods.LABEL.OPTION, where LABEL is one of "
+                    f"{', '.join(self.methods)}"
+                )
+            if path in self.grid:
+                raise ValueError(f"search: {path!r} is in the grid too; leave it in one of them")
         if not self.methods:
             raise ValueError("methods is empty; name at least one")
         if not all(map(str.strip, self.methods)):
@@ -270,6 +323,7 @@ class Experiment(_Frozen):
             raise ConfigError(explain(error, values=values)) from None
         for world in experiment.worlds():
             world.experiment._plugins()
+        experiment._searchable()
         return experiment
 
     @classmethod
@@ -287,27 +341,57 @@ class Experiment(_Frozen):
             _put(values, path.replace("__", "."), value)
         return type(self).parse(values)
 
+    def changed(self, settings: Mapping[str, Mapping[str, Any]]) -> Experiment:
+        """A copy with other options for some methods: `{"KD-PDFL": {"tau": 0.1, "train.lr": 0.2}}`."""
+        values = self.plain()
+        for label, options in settings.items():
+            for key, value in options.items():
+                _put(values["methods"][label], key, value)
+        return type(self).parse(values)
+
+    def only(self, label: str) -> Experiment:
+        """One method, one seed, one setting."""
+        own = {"methods": {label: self.methods[label]}, "seeds": self.seeds[:1], "grid": {}, "search": {}}
+        return self.model_copy(update=own)
+
+    def searched(self, label: str) -> dict[str, tuple[Any, ...]]:
+        """The part of `search` that is about one method, by the keys of its table."""
+        own = f"methods.{label}."
+        common = {path: values for path, values in self.search.items() if path.startswith("train.")}
+        return common | {p.removeprefix(own): v for p, v in self.search.items() if p.startswith(own)}
+
+    def _searchable(self) -> None:
+        for label in self.methods:
+            alone = self.only(label)
+            for key, values in self.searched(label).items():
+                for value in values:
+                    try:
+                        alone.changed({label: {key: value}})
+                    except ConfigError as error:
+                        raise ConfigError(f"search: {error}") from None
+
     def plain(self) -> dict[str, Any]:
         """As plain data, complete, fit for TOML and JSON."""
         values: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
+        for method in values["methods"].values():
+            if not method["train"]:
+                del method["train"]
         return values
 
     def fingerprint(self) -> str:
         """A hash of everything that determines the results to the bit."""
-        values = {k: v for k, v in self.plain().items() if k != "name"}
+        values = {k: v for k, v in self.plain().items() if k not in ("name", "search")}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def worlds(self) -> Iterator[World]:
         """Every method x seed x setting of the grid, as an experiment of its own."""
-        plain = {**self.plain(), "grid": {}}
+        plain = {**self.plain(), "grid": {}, "search": {}}
         for values in itertools.product(*self.grid.values()):
             setting = dict(zip(self.grid, values, strict=True))
             for seed in self.seeds:
-                for label, method in self.methods.items():
+                for label in self.methods:
                     one = json.loads(
-                        json.dumps(
-                            {**plain, "seeds": [seed], "methods": {label: method.model_dump(mode="json")}}
-                        )
+                        json.dumps({**plain, "seeds": [seed], "methods": {label: plain["methods"][label]}})
                     )
                     for path, value in setting.items():
                         _put(one, path, value)
@@ -320,7 +404,9 @@ class Experiment(_Frozen):
                     except ValidationError as error:
                         raise ConfigError(f"grid: {explain(error, values=one)}") from None
                     name = f"{label} [{tag}]" if tag else label
-                    yield World(name, label, seed, setting, experiment)
+                    own = experiment.methods[label].train.given()
+                    train = experiment.train.model_copy(update=own)
+                    yield World(name, label, seed, setting, experiment.model_copy(update={"train": train}))
 
     def algorithm(self, label: str) -> Algorithm:
         """The method called `label`, with its options."""

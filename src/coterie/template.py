@@ -42,6 +42,11 @@ def template(name: str) -> str:
         "# Settings to compare, each with every method and seed: the path of a key and its values, such as",
         '# "train.lr" = [0.01, 0.05, 0.2]',
         "[grid]",
+        "",
+        "# What `coterie tune` tries, as many settings of every method: train.lr, train.personalize_lr,",
+        "# train.optimizer or an option of one method, and the values, such as",
+        '# "methods.KD-PDFL.tau" = [0.03, 0.1, 0.3]',
+        "[search]",
     ]
     for key, section in experiment:
         if isinstance(section, BaseModel) and key != "model":
@@ -53,7 +58,7 @@ def _settings(section: BaseModel) -> Iterator[str]:
     plain = section.model_dump(mode="json")
     for key, field in type(section).model_fields.items():
         value = plain[key]
-        if key in ("methods", "grid") or (
+        if key in ("methods", "grid", "search") or (
             isinstance(getattr(section, key), BaseModel) and "name" not in value
         ):
             continue

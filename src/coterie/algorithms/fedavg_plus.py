@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from coterie.algorithms.fedavg import mean_model
-from coterie.core.algorithm import Algorithm
+from coterie.core.algorithm import Algorithm, Choices
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Inbox, Info, Message, Probe, State
@@ -49,6 +49,9 @@ class FedAvgPlus(Algorithm):
         if self.adoption == "mix":  # has moved by beta already
             return new, info
         return task.take(state, self._towards(goal, own, inbox.t)), info
+
+    def search(self) -> Choices:
+        return {**Algorithm.search(self), "beta": (0.2, 0.5, 1.0), "slow": (0.1, 0.2, 0.5, 1.0)}
 
     def _towards(self, goal: Message, own: Message, t: Tensor) -> Message:
         reptile = t >= self.switch

@@ -16,7 +16,7 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from coterie.core.algorithm import Algorithm, average
+from coterie.core.algorithm import Algorithm, Choices, average
 from coterie.core.outputs import distance, outputs
 from coterie.core.registry import register
 from coterie.core.task import Task
@@ -129,3 +129,11 @@ class KDPDFL(Algorithm):
     def confidence(self, probe: Probe, inbox: Inbox) -> Tensor:
         """Eq. 4: c_i = min(|X_i| / c_base, 1 / (|N_i| + 1))."""
         return torch.minimum(probe.size / self.c_base, 1 / (inbox.heard.to(probe.size).sum() + 1))
+
+    def search(self) -> Choices:
+        # Of the numbers in eq. 2, only one that this reading of it has.
+        number: Choices = {"mu2": (0.1, 0.2, 0.5, 1.0)}
+        if self.step == "softmax":
+            number = {"tau": (0.03, 0.1, 0.3, 1.0)}
+        outputs = ("probabilities", "centred")
+        return {"adoption": ("replace", "average", "mix", "ignore"), "outputs": outputs, **number}

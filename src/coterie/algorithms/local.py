@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coterie.core.algorithm import Algorithm
+from coterie.core.algorithm import Algorithm, Choices
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Inbox, Info, Message, Probe, State
@@ -25,3 +25,6 @@ class Local(Algorithm):
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
         return state, {}
+
+    def search(self) -> Choices:
+        return {}

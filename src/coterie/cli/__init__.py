@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from coterie.cli import check, ls, new, plot, run, show
+from coterie.cli import check, data, ls, new, plot, reproduce, run, show, tune
 from coterie.core.errors import CoterieError
 
 __all__ = ["app", "main"]
@@ -33,8 +33,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (run, ls, show, plot, new, check):
+for verb in (run, tune, ls, show, plot, new, check, reproduce):
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
+app.add_typer(data.data, name="data")
 
 
 @app.callback(invoke_without_command=True)

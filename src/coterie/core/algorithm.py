@@ -15,9 +15,9 @@ differ in it), so compute with it, but do not branch on it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,9 +25,11 @@ from torch import Tensor
 from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
 
-__all__ = ["Adoption", "Algorithm", "average", "heard_only", "receive", "wake"]
+__all__ = ["Adoption", "Algorithm", "Choices", "average", "heard_only", "receive", "wake"]
 
 Adoption = Literal["replace", "average", "mix", "ignore"]
+Choices: TypeAlias = Mapping[str, tuple[Any, ...]]
+"""Options and the values to try."""
 Act: TypeAlias = Callable[[Task, State, Inbox, Probe], tuple[State, Info]]
 
 
@@ -72,6 +74,10 @@ class Algorithm(ABC):
             ours = self.offer(task, state)
             theirs = {k: (ours[k] + m) / 2 for k, m in theirs.items()}
         return task.take(state, theirs), {}
+
+    def search(self) -> Choices:
+        """The options that are worth tuning, where an experiment does not say which."""
+        return {"adoption": ("replace", "average", "ignore")}
 
 
 def average(weights: Tensor, messages: Message) -> Message:

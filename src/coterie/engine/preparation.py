@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import shutil
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from coterie.core.data import Federation
+from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError, CoterieError, ModelError
 from coterie.core.registry import told
 from coterie.core.task import Task
@@ -49,15 +50,27 @@ class Plan(NamedTuple):
         return digest.hexdigest()[:16]
 
 
-def prepare(experiment: Experiment, root: Path | None = None, progress: Progress | None = None) -> Plan:
-    """Load the data, deal them, build the models and try each method on them."""
+def prepare(
+    experiment: Experiment,
+    root: Path | None = None,
+    progress: Progress | None = None,
+    *,
+    worlds: Sequence[World] | None = None,
+    tested: bool = True,
+) -> Plan:
+    """Load the data, deal them, build the models and try each method on them.
+
+    `worlds`: others than those of the experiment. Without `tested`, clients have no test samples.
+    """
     device, dtype = _device(experiment.device), getattr(torch, experiment.dtype)
     if progress:
         progress.stage("dealing the data")
-    worlds = list(experiment.worlds())
+    worlds = list(experiment.worlds() if worlds is None else worlds)
     room_for_clients(worlds)
     dealer = Dealer(root)
     federations = [dealer.federation(w.experiment, w.seed) for w in worlds]
+    if not tested:
+        federations = _without_tests(federations)
     if progress:
         progress.stage("trying the model")
     tasks = _tasks(worlds, federations, dtype)
@@ -67,6 +80,15 @@ def prepare(experiment: Experiment, root: Path | None = None, progress: Progress
         for group in stack.groups:
             trial(stack, group)
     return Plan(experiment, worlds, federations, found)
+
+
+def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
+    """The same clients, and one object for those that were one, with nothing to be tested on."""
+    blind = {}
+    for f in federations:
+        nothing = Split(f.train.index[:0], f.train.label[:0], torch.zeros_like(f.train.count))
+        blind[id(f)] = dataclasses.replace(f, personal=nothing, uniform=nothing)
+    return [blind[id(f)] for f in federations]
 
 
 def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Task]:

@@ -1,0 +1,186 @@
+"""`coterie data`: the data sets that come as files; what is here, how to get it, whether it is sound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from coterie.datasets._catalogue import Entry
+    from coterie.download.http import Watch
+
+__all__ = ["data"]
+
+data = typer.Typer(
+    help=(
+        "List, fetch and verify the data sets that come as files.\n\n"
+        "They lie in the folder that --data or COTERIE_DATA names, else in data/ here; `coterie run` looks "
+        "there too."
+    ),
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `coterie data ls`, such as emnist.")]
+Root = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", envvar="COTERIE_DATA", help="Where data sets lie; by default data/ here."
+    ),
+]
+
+
+@data.command()
+def ls(root: Root = None) -> None:
+    """List the data sets: here or not, how large, where they lie or would lie, what they are, whose they are.
+
+    This looks at names and sizes only; `coterie data verify` looks inside.
+
+    Example:  coterie data ls
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from coterie.datasets._catalogue import CATALOGUE
+
+    table = Table("name", "", "size", "where", "what", box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for entry in CATALOGUE.values():
+        size = sum(file.size or 0 for file in entry.files)
+        table.add_row(entry.name, _state(entry, root), _megabytes(size), str(entry.place(root)), entry.about)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = 1000  # one line each, for grep
+    console.print(table)
+    for terms in dict.fromkeys(entry.terms for entry in CATALOGUE.values()):
+        names = [entry.name for entry in CATALOGUE.values() if entry.terms == terms]
+        console.print(f"\n{', '.join(names)}: {terms}", style="dim")
+
+
+@data.command()
+def fetch(name: Name, root: Root = None) -> None:
+    """Fetch a data set, or say how to get it by hand. What was stopped goes on where it stopped.
+
+    Examples:
+
+      coterie data fetch emnist
+
+      coterie data fetch emnist-byclass --data /big/disk
+    """
+    from coterie.download.fetch import fetch
+
+    entry = _entry(name)
+    try:
+        with _watching() as watch:
+            folder = fetch(entry, root, watch, time.sleep)
+    except KeyboardInterrupt:
+        typer.secho("stopped; the same command goes on from here", fg="yellow", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"{entry.name} is in {folder}")
+    typer.echo(f"source    {entry.terms}")
+
+
+@data.command()
+def verify(name: Name, root: Root = None) -> None:
+    """Compare the files of a data set with the sizes and checksums of the official ones.
+
+    Example:  coterie data verify emnist
+    """
+    from coterie.core.errors import DataError
+    from coterie.download.verify import flaw
+
+    entry = _entry(name)
+    folder = entry.place(root)
+    flaws = []
+    for file in entry.files:
+        if wrong := flaw(folder / file.name, file):
+            flaws.append(f"{file.name} is {wrong}")
+        told = wrong or ("sound" if file.sha256 else "here (its checksum is not known)")
+        typer.echo(f"{folder / file.name}: {told}")
+    if flaws:
+        raise DataError(
+            f"{entry.name}: {len(flaws)} of {len(entry.files)} files in {folder} are not sound "
+            f"({flaws[0]}{' ...' if flaws[1:] else ''}); {entry.remedy(root)}"
+        )
+
+
+def _entry(name: str) -> Entry:
+    from coterie.core.errors import UnknownNameError
+    from coterie.datasets._catalogue import CATALOGUE
+
+    known = {**CATALOGUE, "emnist": CATALOGUE["emnist-balanced"]}
+    if name.lower() not in known:
+        raise UnknownNameError("data set", name, known)
+    return known[name.lower()]
+
+
+def _state(entry: Entry, root: Path | None) -> str:
+    from coterie.download.verify import flaw
+
+    folder = entry.place(root)
+    flaws = [flaw(folder / file.name, file, thorough=False) for file in entry.files]
+    if all(wrong == "missing" for wrong in flaws):
+        return "absent"
+    if "missing" in flaws:
+        return "incomplete"
+    return "damaged" if any(flaws) else "present"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+@contextmanager
+def _watching() -> Iterator[Watch]:
+    """A bar in a terminal, plain lines elsewhere."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    columns = BarColumn(bar_width=None), DownloadColumn(), TransferSpeedColumn(), TextColumn("left")
+    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
+        yield _Bar(bar)
+
+
+class _Bar:
+    """How much has arrived, how fast, and how long the rest will take."""
+
+    def __init__(self, bar: Progress) -> None:
+        self.bar = bar
+        self.task = bar.add_task("", total=None, visible=False)
+
+    def advance(self, done: int, total: int) -> None:
+        self.bar.update(self.task, completed=done, total=total, visible=True)
+
+    def notice(self, text: str) -> None:
+        self.bar.console.print(f"note: {text}", style="yellow")
+
+
+class _Lines:
+    """One line for about every tenth of the way."""
+
+    def __init__(self) -> None:
+        self.tenth = -1
+
+    def advance(self, done: int, total: int) -> None:
+        if done * 10 // total != self.tenth:
+            self.tenth = done * 10 // total
+            typer.echo(f"{_megabytes(done)} of {_megabytes(total)}")
+
+    def notice(self, text: str) -> None:
+        typer.echo(f"note: {text}")

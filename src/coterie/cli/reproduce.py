@@ -1,0 +1,94 @@
+"""`coterie reproduce`: the paper's table and figures, our numbers beside the paper's."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    target: Annotated[str, typer.Argument(metavar="table1 | fig3 | fig4 | fig5", help="What to reproduce.")],
+    dataset: Annotated[
+        str | None, typer.Option(metavar="iot | emnist", help="One data set; by default all that are there.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Seeds 0 to N-1; by default 10 for iot, 5 for emnist, 3 for fig5."),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where results go; by default runs/<target>.")] = None,
+    reading: Annotated[
+        str | None,
+        typer.Option(
+            metavar="best | paper",
+            help="How KD-PDFL's open points are read; by default best, paper for fig5.",
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny version, to see that all works.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for programs.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue where it was stopped or killed.")
+    ] = False,
+) -> None:
+    """Reproduce the paper's Table I or one of its Figures 3 to 5.
+
+    Examples:
+
+      coterie reproduce table1 --dataset iot
+
+      coterie reproduce fig4 --device cuda --seeds 5
+
+      coterie reproduce table1 --resume     (after Ctrl-C, a crash or a power cut)
+    """
+    from rich.console import Console
+
+    from coterie.cli.progress import progress
+    from coterie.reproduce.reproduction import reproduce as carry_out
+    from coterie.reproduce.sheets import terminal
+    from coterie.runs.files import encode
+    from coterie.simulation import Stopped
+
+    console = Console(stderr=as_json)
+    try:
+        report = carry_out(
+            target,
+            dataset,
+            data=data,
+            seeds=seeds,
+            device=device,
+            out=out,
+            quick=quick,
+            resume=resume,
+            reading=reading,
+            view=lambda experiment: progress(console, experiment),
+        )
+    except Stopped as stopped:
+        again = [word for word in sys.argv[1:] if word != "--resume"]
+        console.print(
+            f"{stopped}.\nContinue with: {shlex.join(['coterie', *again, '--resume'])}",
+            style="yellow",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(encode(report.values, indent=2), nl=False)
+        return
+    for header in report.headers:
+        console.print(header, highlight=False, markup=False, soft_wrap=True)
+    for sheet in report.sheets:
+        console.print(terminal(sheet))
+    if report.values["left_out"]:
+        console.print(
+            f"left out, for its files are not there: {', '.join(report.values['left_out'])}", style="yellow"
+        )
+    for file in report.files:
+        typer.echo(f"wrote     {file}")

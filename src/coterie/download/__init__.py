@@ -1,0 +1,1 @@
+"""Official data files: fetched over lines that break, verified, and put in place whole."""

@@ -1,0 +1,14 @@
+"""The paper's table and figures: `coterie reproduce`, and the same from Python.
+
+iot.toml, emnist.toml   the paper's two experiments
+targets.toml            what each table and figure changes in them, and what --quick changes
+readings.toml           KD-PDFL's options in each reading of the paper
+paper.toml              Table I as printed
+
+settings   these files as experiments
+sources    which data sets are there
+conduct    as few batched runs as memory allows, resumed where they stopped
+paired     tests over seeds
+table1, fig3, fig4, fig5   from runs to numbers, tables and pictures
+reproduction   all of it in order
+"""

@@ -1,0 +1,212 @@
+"""One target from its settings to its files: data, runs, numbers, tables, pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+
+from coterie.core.errors import RunError, UnknownNameError
+from coterie.engine.preparation import prepare
+from coterie.experiment import Experiment
+from coterie.reproduce import fig3, fig4, fig5, table1
+from coterie.reproduce.conduct import View, conduct
+from coterie.reproduce.pictures import save
+from coterie.reproduce.settings import DATASETS, Target, experiment, readings
+from coterie.reproduce.sheets import Sheet, latex, markdown
+from coterie.reproduce.sources import Source, missing, source
+from coterie.runs import Run
+from coterie.runs.files import encode, explained, replace
+from coterie.runs.style import STYLE
+from coterie.runs.tracks import Track
+
+__all__ = ["Report", "reproduce"]
+
+
+class Report(NamedTuple):
+    """What came of it."""
+
+    values: dict[str, Any]
+    """All numbers, as in TARGET.json."""
+    sheets: list[Sheet]
+    headers: list[str]
+    """How each data set's part was made."""
+    files: list[Path]
+
+
+class _Part(NamedTuple):
+    source: Source
+    experiment: Experiment
+    runs: list[Run]
+
+    @property
+    def tracks(self) -> list[Track]:
+        return [track for run in self.runs for track in run.tracks]
+
+
+def reproduce(
+    target: str,
+    dataset: str | None = None,
+    *,
+    data: str | Path | None = None,
+    seeds: int | None = None,
+    device: str | None = None,
+    out: str | Path | None = None,
+    quick: bool = False,
+    resume: bool = False,
+    reading: str | None = None,
+    view: View = lambda _: nullcontext(),
+) -> Report:
+    """Run a target, by default on all its data sets that are there, and write its files into `out`."""
+    goal = Target.of(target)
+    if dataset is not None and dataset not in DATASETS:
+        raise UnknownNameError("data set", dataset, DATASETS)
+    given = data if data is not None else os.environ.get("COTERIE_DATA")
+    root = Path(given) if given else None
+    folder = Path(out) if out is not None else Path("runs") / target
+    _refuse(folder, resume)
+    wanted = (dataset,) if dataset else goal.datasets
+    found = [s for name in wanted if (s := source(name, root))]
+    if not found:
+        raise missing(wanted, root)
+    plans = [
+        (
+            s,
+            experiment(
+                goal,
+                s.dataset,
+                s.name,
+                {"split": s.split},
+                reading=reading,
+                quick=quick,
+                seeds=seeds,
+                device=device,
+            ),
+        )
+        for s in found
+    ]
+    for _, later in plans[1:]:  # better told now than after hours of the first
+        prepare(later.replace(seeds=list(later.seeds[:1])), root)
+    parts = [_Part(s, e, conduct(e, folder / s.name, root, view)) for s, e in plans]
+    chosen = reading or goal.reading
+    values: dict[str, Any] = {
+        "target": target,
+        "quick": quick,
+        "reading": {"name": chosen, **readings()[chosen]},
+        "left_out": [name for name in wanted if name not in {s.dataset for s in found}],
+        "datasets": {p.source.name: {**_made(p), **_numbers(target, p)} for p in parts},
+    }
+    headers = [_header(values["datasets"][p.source.name], p.source.title, chosen, quick) for p in parts]
+    sheets = [
+        sheet
+        for p in parts
+        if target == "table1"
+        for sheet in table1.sheets(values["datasets"][p.source.name], p.source.title)
+    ]
+    files = {f"{target}.json": encode(values, indent=2)}
+    if sheets:
+        files |= _tables(target, values["datasets"], sheets, headers)
+    for name, content in files.items():
+        replace(folder / name, content)
+    with mpl.rc_context(STYLE):
+        drawn = _pictures(target, parts, values["datasets"], folder)
+    return Report(values, sheets, headers, [*(folder / name for name in files), *drawn])
+
+
+def _refuse(folder: Path, resume: bool) -> None:
+    with explained(folder, "read"):
+        filled = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if filled and not resume:
+        raise RunError(
+            f"{folder} is in use: it is not empty; continue it with --resume, or choose another with --out"
+        )
+    if resume and not filled:
+        raise RunError(
+            f"there is nothing to resume in {folder}; start without --resume, or name another with --out"
+        )
+
+
+def _numbers(target: str, part: _Part) -> dict[str, Any]:
+    match target:
+        case "table1":
+            return table1.table1(part.tracks, part.source.dataset)
+        case "fig3":
+            return fig3.fig3(part.tracks, part.experiment)
+        case "fig4":
+            return fig4.fig4(part.tracks)
+    return fig5.fig5(part.runs)
+
+
+def _pictures(target: str, parts: Sequence[_Part], values: Mapping[str, Any], folder: Path) -> list[Path]:
+    if target == "table1":
+        return []
+    if target == "fig3":
+        drawn = {p.source.title: (p.tracks, p.experiment) for p in parts}
+        return save(fig3.picture(drawn), folder, target)
+    (part,) = parts
+    own, title = values[part.source.name], part.source.title
+    if target == "fig4":
+        return save(fig4.picture(own, part.tracks, title), folder, target)
+    return save(fig5.picture(own, part.tracks[0], title, len(part.experiment.seeds)), folder, target)
+
+
+def _made(part: _Part) -> dict[str, Any]:
+    """How the numbers came about; versions and commit are those of the first run."""
+    environment = part.runs[0].environment
+    command = [Path(environment["command"][0]).name, *environment["command"][1:]]
+    keys = ("date", "coterie", "commit", "python", "torch", "numpy", "platform", "device")
+    return {
+        "title": part.source.title,
+        "seeds": list(part.experiment.seeds),
+        "command": shlex.join(command),
+        **{key: environment.get(key) for key in keys},
+        "runs": [str(run.path) for run in part.runs],
+        "seconds": sum(run.status.get("seconds", 0.0) for run in part.runs),
+    }
+
+
+def _header(made: Mapping[str, Any], title: str, reading: str, quick: bool) -> str:
+    commit = f" at commit {made['commit'][:12]}" if made["commit"] else ""
+    text = (
+        f"{title}: `{made['command']}`, seeds {', '.join(map(str, made['seeds']))}, {made['date'][:10]}, "
+        f"coterie {made['coterie']}{commit}, Python {made['python']}, torch {made['torch']}, "
+        f"numpy {made['numpy']}, on {made['device']}; reading of KD-PDFL: {reading}."
+    )
+    return f"{text} A quick version: its numbers say nothing." if quick else text
+
+
+def _tables(
+    target: str, datasets: Mapping[str, Any], sheets: Sequence[Sheet], headers: Sequence[str]
+) -> dict[str, bytes]:
+    texts = {
+        f"{target}.md": "\n".join([*(f"{h}\n" for h in headers), *map(markdown, sheets)]),
+        f"{target}.tex": "\n".join([*(f"% {h}" for h in headers), *map(latex, sheets)]),
+    }
+    for kind, name in (("rows", target), ("tests", f"{target}-tests")):
+        rows = [{"dataset": d, **_flat(row)} for d, values in datasets.items() for row in values[kind]]
+        if rows:
+            texts[f"{name}.csv"] = _csv(rows)
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        flat |= _flat(value, f"{prefix}{key}_") if isinstance(value, Mapping) else {prefix + key: value}
+    return flat
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    columns = dict.fromkeys(key for row in rows for key in row)
+    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,100 @@
+"""What a target runs: the experiments of iot.toml and emnist.toml, changed as targets.toml says."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.experiment import Experiment
+
+__all__ = ["DATASETS", "METHOD", "TARGETS", "Printed", "Target", "experiment", "printed", "readings"]
+
+DATASETS = ("iot", "emnist")
+TARGETS = ("table1", "fig3", "fig4", "fig5")
+METHOD = "KD-PDFL"
+"""The method that the paper is about."""
+
+
+class Target(NamedTuple):
+    """A table or a figure of the paper."""
+
+    name: str
+    datasets: tuple[str, ...]
+    """Those it is made of, unless one is asked for."""
+    reading: str
+    """That of KD-PDFL's open points, unless another is asked for."""
+    change: dict[str, Any]
+    """Settings by their paths."""
+    quick: dict[str, Any]
+    """Settings by their paths, for a small version."""
+
+    @classmethod
+    def of(cls, name: str) -> Target:
+        if name not in TARGETS:
+            raise UnknownNameError("target", name, TARGETS)
+        values = _toml("targets")
+        own = values[name]
+        return cls(
+            name, tuple(own["datasets"]), own["reading"], own["change"], {**values["quick"], **own["quick"]}
+        )
+
+
+def readings() -> dict[str, dict[str, Any]]:
+    """KD-PDFL's options in each reading."""
+    return dict(_toml("readings"))
+
+
+class Printed(NamedTuple):
+    """A cell of the paper's table."""
+
+    mean: float
+    std: float
+
+
+def printed(dataset: str, method: str, clients: int) -> Printed | None:
+    """What the paper's Table I says, if it does."""
+    cell = _toml("paper")[dataset].get(method, {}).get(str(clients))
+    return Printed(*cell) if cell else None
+
+
+def experiment(
+    target: Target,
+    dataset: str,
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    reading: str | None = None,
+    quick: bool = False,
+    **overrides: Any,
+) -> Experiment:
+    """What the target runs on a data set, called `name`, with those options of the data set.
+
+    Overrides that are None are not given.
+    """
+    if (chosen := reading or target.reading) not in readings():
+        raise UnknownNameError("reading", chosen, readings())
+    changes = {
+        **target.change,
+        **{f"methods.{METHOD}.{key}": value for key, value in readings()[chosen].items()},
+        **{f"data.set.{key}": value for key, value in options.items()},
+        **(target.quick if quick else {}),
+        **{key: value for key, value in overrides.items() if value is not None},
+        "name": f"{target.name}-{name}",
+    }
+    with resources.as_file(resources.files(__package__) / f"{dataset}.toml") as file:
+        found = Experiment.load(file, changes)
+    if target.name == "fig5" and found.methods[METHOD].options.get("step") == "softmax":
+        raise ConfigError(
+            f"fig5 compares values of mu1 and mu2, which the reading {chosen!r} does not have "
+            "(its step is 'softmax'); use --reading paper"
+        )
+    return found
+
+
+@cache
+def _toml(name: str) -> dict[str, Any]:
+    return tomllib.loads((resources.files(__package__) / f"{name}.toml").read_text("utf-8"))
