@@ -91,7 +91,8 @@ def _mark_switch(ax: Axes, switch: int | None, end: int, side: Literal["bottom",
         ax.axvline(switch, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
         ax.annotate(
             "FedAvg+ switches to Reptile", (switch, 0.03 if side == "bottom" else 0.97), (-4, 0),
-            ("data", "axes fraction"), textcoords="offset points", rotation=90, ha="right", va=side, fontsize=7.5, color="#555555",
+            ("data", "axes fraction"), textcoords="offset points", rotation=90, ha="right", va=side,
+            fontsize=7.5, color="#555555",
             bbox={"facecolor": "white", "alpha": 0.8, "pad": 0.5, "linewidth": 0},
         )  # fmt: skip
 

@@ -104,7 +104,11 @@ def picture(values: Mapping[str, Any], first: Track, name: str, seeds: int) -> F
     handles.append(Patch(color=NOBODY, label="listens to nobody"))
     figure.legend(
         handles=handles, loc="outside lower center", ncols=min(len(handles), 6), fontsize=7.5,
-        title="edges: the label a client has most of; clients are ordered by their labels", title_fontsize=8,
+        title=(
+            "edges: the label a client has most of; clients are ordered by their labels\n"
+            "label AUC: how well the weights find those with the same main label (0.5 = chance)"
+        ),
+        title_fontsize=8,
     )  # fmt: skip
     return figure
 

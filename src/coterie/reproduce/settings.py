@@ -78,6 +78,7 @@ def experiment(
     if (chosen := reading or target.reading) not in readings():
         raise UnknownNameError("reading", chosen, readings())
     changes = {
+        "search": {},  # what tuning tries is no part of what is run
         **target.change,
         **{f"methods.{METHOD}.{key}": value for key, value in readings()[chosen].items()},
         **{f"data.set.{key}": value for key, value in options.items()},
