@@ -18,7 +18,7 @@ from coterie.experiment import Data, Evaluate, Exchange, Population, Train, pres
 from coterie.template import template
 from tests.cli.conftest import Command
 
-VERBS = ["run", "tune", "ls", "show", "plot", "new", "check"]
+VERBS = ["run", "reproduce", "tune", "ls", "show", "plot", "new", "check"]
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

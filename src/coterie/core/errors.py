@@ -2,7 +2,8 @@
 
     CoterieError
     ├── ConfigError          a value, name or combination that cannot be run
-    │   └── UnknownNameError no plugin of that name
+    │   ├── UnknownNameError no plugin of that name
+    │   └── NoRoomError      more than memory holds
     ├── DataError            a data file or a split that cannot be had
     ├── ModelError           a model that cannot be trained here
     └── RunError             a run folder that cannot be used
@@ -22,6 +23,7 @@ __all__ = [
     "CoterieError",
     "DataError",
     "ModelError",
+    "NoRoomError",
     "RunError",
     "UnknownNameError",
 ]
@@ -48,6 +50,10 @@ class UnknownNameError(ConfigError):
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
         return type(self), self._given  # so that it can cross to another process
+
+
+class NoRoomError(ConfigError):
+    """More clients, models or samples than memory holds."""
 
 
 class DataError(CoterieError):

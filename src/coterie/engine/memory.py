@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from coterie.core.data import Federation
-from coterie.core.errors import ConfigError
+from coterie.core.errors import NoRoomError
 from coterie.core.task import Task
 from coterie.experiment import World
 
@@ -59,7 +59,7 @@ def _refuse_above(need: int, device: torch.device, what: str, remedy: str) -> No
     else:
         have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > have:
-        raise ConfigError(
+        raise NoRoomError(
             f"{what} take at least {need / 1e9:,.0f} GB of memory, but there are {have / 1e9:,.0f} GB; "
             f"{remedy}"
         )

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import torch
 
-from coterie.core.errors import ConfigError
+from coterie.core.errors import NoRoomError
 from coterie.engine.recorder import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run
@@ -34,8 +34,8 @@ def conduct(experiment: Experiment, folder: Path, data: Path | None, view: View)
     with view(experiment) as progress:
         try:
             return [run(experiment, folder, resume=there, data=data, plots=False, progress=progress)]
-        except (ConfigError, torch.OutOfMemoryError) as error:
-            if len(seeds) == 1 or not _no_room(error):
+        except (NoRoomError, torch.OutOfMemoryError) as error:
+            if len(seeds) == 1:
                 raise
             if progress:
                 reason = str(error).partition("\n")[0]
@@ -59,8 +59,3 @@ def conduct(experiment: Experiment, folder: Path, data: Path | None, view: View)
 
 def _done(found: Run, experiment: Experiment) -> bool:
     return found.status["state"] == "done" and found.experiment.fingerprint() == experiment.fingerprint()
-
-
-def _no_room(error: Exception) -> bool:
-    """Whether the worlds together are too many for memory; told by what engine.memory says."""
-    return isinstance(error, torch.OutOfMemoryError) or "GB of memory" in str(error)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, NoRoomError
 from coterie.engine.preparation import choose_execution, prepare
 from coterie.engine.recorder import Progress
 from coterie.engine.simulator import Simulator
@@ -137,12 +137,11 @@ def _outcomes(
     """The last evaluation of each world, in one batched run or in as few as memory allows."""
     try:
         return _batched(base, worlds, root, progress)
-    except (ConfigError, torch.OutOfMemoryError) as error:
-        reason = str(error).partition("\n")[0]
-        no_room = isinstance(error, torch.OutOfMemoryError) or "GB of memory" in reason
-        if len(worlds) == 1 or not no_room:
+    except (NoRoomError, torch.OutOfMemoryError) as error:
+        if len(worlds) == 1:
             raise
         if progress:
+            reason = str(error).partition("\n")[0]
             progress.notice(f"too little memory for {len(worlds)} worlds at once, so in two parts: {reason}")
     gc.collect()  # what the attempt held, before the next one asks for it
     half = len(worlds) // 2
