@@ -87,7 +87,6 @@ def test_what_is_not_there_is_left_out_and_said(coterie: Command, tmp_path: Path
         (["table2"], ["unknown target 'table2'", "Did you mean 'table1'?"]),
         (["table1", "--dataset", "mnist"], ["unknown data set 'mnist'", "known: emnist, iot"]),
         (["table1", "--reading", "worst"], ["unknown reading 'worst'", "best, paper"]),
-        (["fig5", "--reading", "best"], ["mu1 and mu2", "--reading paper"]),
         (["table1", "--data", "nowhere"], ["no files of iot", "nowhere", "coterie data fetch"]),
         (["table1", "--resume"], ["nothing to resume in runs/table1"]),
         (["table1", "--quick", "--device", "gpu"], ["device 'gpu'"]),
