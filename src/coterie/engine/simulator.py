@@ -91,10 +91,11 @@ class Simulator:
     def _meetings(self, t: int) -> dict[int, Meeting]:
         """Who meets whom in every world; a broadcast goes to those who met one iteration before."""
         if self._met[0] != t:
-            schedules = {id(m.schedule): m.schedule for m in self.stack.members}
-            found = {key: schedule.meeting(t) for key, schedule in schedules.items()}
+            members = self.stack.members
+            schedules = {m.company: m.schedule for m in members}
+            found = {company: schedule.meeting(t) for company, schedule in schedules.items()}
             sound = (self.diverged == 0).cpu()
-            self._met = t, {m.id: _among(found[id(m.schedule)], sound[m.clients]) for m in self.stack.members}
+            self._met = t, {m.id: _among(found[m.company], sound[m.clients]) for m in members}
         return self._met[1]
 
     def due(self) -> bool:

@@ -41,6 +41,12 @@ class Member(NamedTuple):
     clients: slice
     """Its part of axis N."""
 
+    @property
+    def company(self) -> str:
+        """Equal for worlds of one stack in which the same clients meet at the same time."""
+        e = self.world.experiment
+        return f"{self.world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
+
 
 class Group(NamedTuple):
     """The worlds of one method that differ in numbers only."""
@@ -203,11 +209,9 @@ def _stack(
             same = f"{world.seed} {e.data.clients} {e.train!r} {e.exchange!r} {e.population!r}"
             if same not in schedules:
                 schedules[same] = Schedule.of(e, world.seed)
-            schedule = schedules[same]
-            members.append(
-                Member(i, world, algorithm, federation, schedule, slice(at, at + schedule.clients))
-            )
-            at += schedule.clients
+            clients = slice(at, at + e.data.clients)
+            members.append(Member(i, world, algorithm, federation, schedules[same], clients))
+            at = clients.stop
         groups.append(Group(items[0][3], _vectors(members, device, dtype), tuple(members), slice(first, at)))
     everyone = [m for g in groups for m in g.members]
     probe = everyone[0].world.experiment.exchange.probe
