@@ -139,12 +139,12 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
 
 
 def _device(name: str) -> torch.device:
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise ConfigError(f"device {name!r} is not to be had here: expected cpu, cuda or cuda:1 and so on")
     try:
         device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
-            raise NotImplementedError("expected cpu, cuda or cuda:1 and so on")
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"device {name!r} is not to be had here: {reason}; use device = 'cpu'") from None
     return device
