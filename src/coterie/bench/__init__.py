@@ -1,0 +1,1 @@
+"""Speed, measured: the machine's limit, a plain loop, ours, side by side."""

@@ -1,0 +1,1 @@
+"""A local page over run folders and live peers."""

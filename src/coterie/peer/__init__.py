@@ -1,0 +1,1 @@
+"""One real client: identity, membership, wire format, service, loop."""

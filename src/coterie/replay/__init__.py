@@ -1,0 +1,1 @@
+"""What real peers did, computed again by the simulator."""

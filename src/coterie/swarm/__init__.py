@@ -1,0 +1,1 @@
+"""Real peers on one machine, in one command."""

@@ -1,0 +1,1 @@
+"""A grid of experiments, cut into batched jobs, here or on a Ray cluster."""
