@@ -23,7 +23,7 @@ check: .venv/installed-dev  ## Style, types, layers.
 	$(BIN)/lint-imports
 
 bench: .venv/installed  ## Compare the engine with a plain loop over clients.
-	$(BIN)/python benchmarks/engine.py
+	$(BIN)/coterie bench engine
 
 format: .venv/installed-dev  ## Mend the style.
 	$(BIN)/ruff check --fix .

@@ -6,6 +6,7 @@ Experiment
   train      local learning, the same for every method
   exchange   how often and with whom clients exchange models
   population clients of unequal speed, that come late, leave and come back
+  attack     clients that are dishonest
   evaluate   when and on what clients are tested
 """
 
@@ -32,8 +33,10 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
+from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.optim import Adam, Sgd
 from coterie.core.registry import build, explain
@@ -43,8 +46,12 @@ __all__ = ["Experiment", "Plugin", "World", "presets"]
 
 MOST_WORLDS = 10_000
 """Methods x seeds x settings of one experiment."""
-_COMPARABLE = ("methods", "model", "data", "train", "exchange", "population", "evaluate")
+_COMPARABLE = ("methods", "model", "data", "train", "exchange", "population", "attack", "evaluate")
 """The parts of an experiment in which the worlds of one run may differ."""
+_WHOLE = ("model", "attack")
+"""Those that may be compared as a whole, too."""
+NO_ATTACK = "none"
+"""The attack of an experiment in which everybody is honest."""
 
 
 class _Frozen(BaseModel):
@@ -206,6 +213,28 @@ class Population(_Frozen):
         return self
 
 
+class Attackers(Plugin):
+    """An attack by name, with its options, and who attacks; `none`: everybody is honest."""
+
+    name: str = NO_ATTACK
+    share: Annotated[float, Ge(0), Lt(1)] = 0.1
+    """The share of the clients that attack, at least one, drawn for each seed."""
+
+    @property
+    def attack(self) -> Attack | None:
+        """What attackers do, or None."""
+        if self.name == NO_ATTACK:
+            return None
+        built = self.build("attack", "attack")
+        if not isinstance(built, Attack):
+            raise ConfigError(f"attack: {self.name!r} is not an Attack but {type(built).__name__}")
+        return built
+
+    def among(self, clients: int, seed: int) -> Tensor:
+        """Who attacks, `[M]` bool."""
+        return attackers(clients, 0 if self.name == NO_ATTACK else self.share, seed)
+
+
 class Evaluate(_Frozen):
     """When and on what clients are tested."""
 
@@ -232,11 +261,15 @@ class Experiment(_Frozen):
     train: Train = Train()
     exchange: Exchange = Exchange()
     population: Population = Population()
+    attack: Annotated[Attackers, BeforeValidator(_named)] = Attackers()
+    """What dishonest clients do, and which share of all clients they are; only the others are tested."""
     evaluate: Evaluate = Evaluate()
     device: str = "cpu"
     """Where to compute: cpu, cuda, cuda:1 ..."""
     dtype: Literal["float32", "float64"] = "float32"
     """How precisely to compute: float32 or float64."""
+    tf32: bool = True
+    """On a GPU, whether float32 matrices are multiplied in TF32: faster, with 10 bits of mantissa."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Whether local steps are compiled: on, off, or auto, if the run is long enough to win by it."""
     grid: dict[str, tuple[Any, ...]] = {}
@@ -275,7 +308,7 @@ class Experiment(_Frozen):
                     raise ValueError(f"{table}: {path!r} has a value twice, got {list(settings)}")
         for path in self.grid:
             part, _, key = path.partition(".")
-            if part not in _COMPARABLE or not (key or part == "model"):
+            if part not in _COMPARABLE or not (key or part in _WHOLE):
                 parts = ", ".join(_COMPARABLE)
                 raise ValueError(f"grid: {path!r} cannot be compared in one run; name a key of {parts}")
             for label, method in self.methods.items():
@@ -398,7 +431,7 @@ class Experiment(_Frozen):
                     if strangers := one["methods"].keys() - self.methods.keys():
                         raise UnknownNameError("method in the grid:", min(strangers), self.methods)
                     one["methods"] = {label: one["methods"][label]}
-                    tag = ", ".join(f"{p.rpartition('.')[2]}={v}" for p, v in setting.items())
+                    tag = ", ".join(f"{p.rpartition('.')[2]}={_brief(v)}" for p, v in setting.items())
                     try:
                         experiment = type(self).model_validate(one)
                     except ValidationError as error:
@@ -428,6 +461,7 @@ class Experiment(_Frozen):
         self.data.partition.build("partition", "data.partition")
         for i, shift in enumerate(self.data.shift):
             shift.build("shift", f"data.shift.{i}")
+        _ = self.attack.attack
 
 
 class World(NamedTuple):
@@ -443,6 +477,11 @@ class World(NamedTuple):
     @property
     def algorithm(self) -> Algorithm:
         return self.experiment.algorithm(self.label)
+
+    @property
+    def attackers(self) -> Tensor:
+        """Who attacks, `[M]` bool."""
+        return self.experiment.attack.among(self.experiment.data.clients, self.seed)
 
 
 def presets() -> dict[str, str]:
@@ -490,6 +529,11 @@ def _put(values: dict[str, Any], path: str, value: Any, defaults: Any = None) ->
         values[table] = {} if inner is None else inner
         values = values[table]
     values[key] = value
+
+
+def _brief(value: Any) -> Any:
+    """A setting in the name of a row: of a table, its values alone."""
+    return " ".join(map(str, value.values())) if isinstance(value, Mapping) else value
 
 
 def _keys(cls: type[BaseModel], path: list[str]) -> list[str]:

@@ -16,6 +16,7 @@ product of the groups of every shift and of the groups of tasks that the data co
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Iterator
@@ -26,13 +27,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from coterie.core.attack import Attack
 from coterie.core.data import Dataset, Federation, Partition, Split
 from coterie.core.errors import ConfigError, CoterieError, DataError
 from coterie.core.registry import told
 from coterie.core.streams import Stream
 from coterie.datasets._given import dataset, sound
 from coterie.datasets._table import Table, table
-from coterie.experiment import Data, Experiment, Plugin
+from coterie.experiment import Attackers, Data, Experiment, Plugin
 from coterie.partitions._draw import Floats, Ints, Shelves, apart, independently, position, shelves, spread
 from coterie.partitions.iid import IidPartitioner
 from coterie.shifts._views import Views, names, views
@@ -52,14 +54,19 @@ class Dealer:
         self._root = root
         self._tables: dict[str, Table] = {}
         self._views: dict[str, Views] = {}
-        self._federations: dict[tuple[str, int, int], Federation] = {}
+        self._federations: dict[tuple[str, int, str, int], Federation] = {}
 
     def federation(self, experiment: Experiment, seed: int) -> Federation:
         """The clients of an experiment for one seed."""
         data, uniform = experiment.data, experiment.evaluate.uniform
-        key = data.model_dump_json(), uniform, seed
+        key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), seed
         if key not in self._federations:
-            self._federations[key] = _federation(data, uniform, self._table(data), self._seen(data), seed)
+            if (attack := experiment.attack.attack) is None:
+                found = _federation(data, uniform, self._table(data), self._seen(data), seed)
+            else:
+                honest = experiment.model_copy(update={"attack": Attackers()})
+                found = _attacked(self.federation(honest, seed), experiment.attack, attack, seed)
+            self._federations[key] = found
         return self._federations[key]
 
     def _table(self, data: Data) -> Table:
@@ -144,6 +151,14 @@ def _federation(data: Data, uniform: int, rows: Table, seen: Views, seed: int) -
         group=torch.from_numpy(standing.task * len(start) + standing.combination),
         classes=rows.classes,
     )
+
+
+def _attacked(federation: Federation, who: Attackers, attack: Attack, seed: int) -> Federation:
+    """The same clients, of whom the attackers train on the labels that their attack tells them."""
+    train = federation.train
+    lies = who.among(len(train.count), seed).repeat_interleave(train.count)
+    label = torch.where(lies, attack.labels(train.label, len(federation.classes)), train.label)
+    return dataclasses.replace(federation, train=dataclasses.replace(train, label=label))
 
 
 class _Standing(NamedTuple):

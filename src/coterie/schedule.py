@@ -10,6 +10,7 @@ exchange, D candidates of a star, K neighbours asked (as many as the star with m
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -129,15 +130,18 @@ class Schedule:
         if not isinstance(channel, Channel):
             raise ConfigError(f"exchange.channel: {exchange.channel.name!r} has no method `links`")
         graph = Graph(clients, topology.neighbours(clients, Stream(seed, "topology")))
+        attendance = Attendance.of(population, clients, train.iterations, seed)
+        attack = experiment.attack.attack
+        idle = experiment.attack.among(clients, seed) & (attack is not None and not attack.learns)
         return cls(
             seed=seed,
             train=train,
             exchange=exchange,
             graph=graph,
             links=channel.links(graph, Stream(seed, "channel")),
-            attendance=Attendance.of(population, clients, train.iterations, seed),
+            attendance=dataclasses.replace(attendance, speed=torch.where(idle, 0.0, attendance.speed)),
             always=population.speed == (1, 1)
-            and not (population.late or population.leave or population.away),
+            and not (population.late or population.leave or population.away or idle.any()),
         )
 
     @property

@@ -50,7 +50,7 @@ def run(
     path = Path(out) if out is not None else default if resume else free_name(default)
     root = data if data is not None else os.environ.get("COTERIE_DATA")
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
-    with opened as folder, _asked_to_stop() as asked:
+    with opened as folder, asked_to_stop() as asked:
         try:
             plan = prepare(experiment, Path(root) if root else None, progress)
         except BaseException:
@@ -119,7 +119,7 @@ class _Report:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
+def asked_to_stop() -> Iterator[threading.Event]:
     """Set by Ctrl-C and SIGTERM; a second Ctrl-C stops at once."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from coterie.core.toml import assignment
-from coterie.experiment import Experiment
+from coterie.experiment import Experiment, Plugin
 
 __all__ = ["template"]
 
@@ -19,6 +19,7 @@ _SEE = {
     "set": "coterie ls datasets",
     "partition": "coterie ls partitions",
     "shift": "coterie ls shifts",
+    "attack": "coterie ls attacks",
     "channel": "coterie ls channels",
     "topology": "coterie ls topologies",
 }
@@ -49,7 +50,7 @@ def template(name: str) -> str:
         "[search]",
     ]
     for key, section in experiment:
-        if isinstance(section, BaseModel) and key != "model":
+        if isinstance(section, BaseModel) and not isinstance(section, Plugin):
             lines += ["", f"# {type(section).__doc__}", f"[{key}]", *_settings(section)]
     return "\n".join(lines) + "\n"
 

@@ -18,7 +18,10 @@ from coterie.experiment import Data, Evaluate, Exchange, Population, Train, pres
 from coterie.template import template
 from tests.cli.conftest import Command
 
-VERBS = ["run", "reproduce", "tune", "ls", "show", "plot", "new", "check"]
+VERBS = [
+    "run", "reproduce", "tune", "sweep", "ls", "show", "plot", "new", "check", "bench", "dashboard", "report",
+    "ca", "peer", "swarm", "replay",
+]  # fmt: skip
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

@@ -65,7 +65,8 @@ def test_no_two_plugins_of_a_kind_answer_to_one_name(kind: str) -> None:
 
 
 def test_an_unknown_name_lists_and_suggests() -> None:
-    with pytest.raises(UnknownNameError, match=r"known: FedAvg, FedAvg\+, KD-PDFL, Local\..*'KD-PDFL'\?"):
+    listed = r"known: FedAvg, FedAvg\+, KD-PDFL, Krum, Local, Median\..*'KD-PDFL'\?"
+    with pytest.raises(UnknownNameError, match=listed):
         find("algorithm", "KD-PDFLL")
 
 

@@ -8,15 +8,17 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from coterie.core.registry import known
+from coterie.core.task import Task
 from coterie.engine.checkpoint import load
-from coterie.engine.execution import Stacked
+from coterie.engine.execution import ByHand, Stacked
+from coterie.engine.network import network
 from coterie.engine.preparation import Plan, prepare
 from coterie.engine.simulate import simulate
 from coterie.engine.simulator import Simulator
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
 
-__all__ = ["EVERY_METHOD", "Outcome", "experiment", "finished", "hard", "outcome", "simulator"]
+__all__ = ["EVERY_METHOD", "Outcome", "by_hand", "experiment", "finished", "hard", "outcome", "simulator"]
 
 EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in known("algorithm")} | {
     "FedAvg+": {"switch": 12}
@@ -120,6 +122,13 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
 
 
 _WHOLE = ("params", "buffers", "optim", "steps", "diverged")
+
+
+def by_hand(task: Task) -> ByHand:
+    """The execution for known layers, of samples that are features."""
+    known = network(task, [1])
+    assert known
+    return ByHand(task, known)
 
 
 def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.engine.execution import Stacked
+from coterie.engine.execution import ByHand, Stacked
 from coterie.engine.preparation import choose_execution, prepare
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment, finished, hard
@@ -35,14 +35,22 @@ def test_without_a_compiler_it_says_so_and_goes_on(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("how", "iterations", "compiled"),
-    [("auto", 24, False), ("auto", 10**9, True), ("off", 10**9, False), ("on", 24, True)],
+    ("how", "iterations", "dropout", "compiled"),
+    [
+        ("auto", 24, 0.1, False),
+        ("auto", 10**9, 0.1, True),
+        ("off", 10**9, 0.1, False),
+        ("on", 24, 0.1, True),
+        ("auto", 10**9, 0.0, False),
+        ("on", 24, 0.0, True),
+    ],
 )
-def test_long_runs_are_compiled(
-    how: str, iterations: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+def test_long_runs_are_compiled_unless_the_layers_are_known(
+    how: str, iterations: int, dropout: float, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    (stack,) = prepare(experiment(compile=how, train__iterations=iterations)).stacks
+    e = experiment(compile=how, train__iterations=iterations, model__dropout=dropout)
+    (stack,) = prepare(e).stacks
     execution = choose_execution(stack, None)
-    assert isinstance(execution, Stacked)
+    assert isinstance(execution, Stacked if dropout else ByHand)
     assert execution.compiled is compiled

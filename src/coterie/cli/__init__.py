@@ -9,7 +9,25 @@ from typing import NoReturn
 
 import typer
 
-from coterie.cli import check, data, ls, new, plot, reproduce, run, show, tune
+from coterie.cli import (
+    bench,
+    ca,
+    check,
+    dashboard,
+    data,
+    ls,
+    new,
+    peer,
+    plot,
+    replay,
+    report,
+    reproduce,
+    run,
+    show,
+    swarm,
+    sweep,
+    tune,
+)
 from coterie.core.errors import CoterieError
 
 __all__ = ["app", "main"]
@@ -33,9 +51,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (run, tune, ls, show, plot, new, check, reproduce):
+for verb in (run, tune, sweep, ls, show, plot, dashboard, report, new, check, reproduce, swarm, replay):
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 app.add_typer(data.data, name="data")
+app.add_typer(ca.ca, name="ca")
+app.add_typer(peer.peer, name="peer")
+app.add_typer(bench.bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

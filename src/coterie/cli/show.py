@@ -12,11 +12,13 @@ __all__ = ["show"]
 
 
 def show(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its name under runs/.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The folder of a run or a sweep, or its name under runs/.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="All numbers, for programs.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
 ) -> None:
-    """Show the result table of a run, also of one that is still going on.
+    """Show the result table of a run or a sweep, also of one that is still going on.
 
     Examples:
 
@@ -29,10 +31,12 @@ def show(
     from coterie.cli.folders import found
     from coterie.core.errors import ConfigError
     from coterie.runs import Run, text
+    from coterie.sweep.reading import Sweep
 
     if as_json and markdown:
         raise ConfigError("--json and --markdown are two forms of the same table; choose one")
-    summary = Run(found(run)).summary()
+    path = found(run)
+    summary = Sweep(path).summary() if Sweep.there(path) else Run(path).summary()
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif markdown:

@@ -36,6 +36,7 @@ KINDS = {
     "dataset": "datasets",
     "partition": "partitions",
     "shift": "shifts",
+    "attack": "attacks",
     "model": "models",
 }
 """Each kind of plugin and the folder its files live in."""

@@ -61,6 +61,11 @@ class Task:
         """The modules whose code runs, in training and in evaluation mode."""
         return self._train, self._eval
 
+    @property
+    def random(self) -> bool:
+        """Whether a step of the model draws random numbers."""
+        return any(name.endswith(KEY) for name, _ in self._train.named_buffers())
+
     def start(self, seed: int) -> tuple[Tensors, Tensors]:
         """Fresh parameters and buffers, drawn by the layers' own initialisation."""
         with torch.random.fork_rng(devices=[]):

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from coterie.core.data import Dataset, Samples
 from coterie.core.errors import DataError, UnknownNameError
@@ -47,18 +48,21 @@ class Csv:
     (over all rows where the experiment is to split them)."""
     common_classes: bool = False
     """Leave out the rows of a class that only one of the two files has."""
-    split: Literal["official", "pooled"] = "official"
+    split: Literal["official", "pooled", "by_file"] = "official"
     """`official`: train on the first file, test on the second; `pooled`: put both files together, for
-    the experiment to split."""
+    the experiment to split; `by_file`: the same, but a client has samples of one of the files only."""
 
     def load(self, root: Path | None) -> Dataset:
         train = self._read(located(root, self.path))
         test = self._read(located(root, self.test), train.columns) if self.test else None
+        group: Tensor | None = None
         if test is not None:
             if self.common_classes:
                 common = np.intersect1d(train.y, test.y)
                 train, test = (table.rows(np.isin(table.y, common)) for table in (train, test))
-            if self.split == "pooled":
+            if self.split != "official":
+                if self.split == "by_file":
+                    group = torch.arange(2).repeat_interleave(torch.tensor([len(train.y), len(test.y)]))
                 x, y = np.concatenate([train.x, test.x]), np.concatenate([train.y, test.y])
                 train, test = train._replace(x=x, y=y), None
             elif unknown := sorted(set(test.y) - set(train.y)):
@@ -72,7 +76,7 @@ class Csv:
         def samples(table: _Table) -> Samples:
             x = np.sign(table.x) * np.log1p(np.abs(table.x)) if self.transform == "signed_log1p" else table.x
             inputs = torch.from_numpy((x - shift) / scale).float()
-            return Samples(inputs, torch.from_numpy(np.searchsorted(classes, table.y)))
+            return Samples(inputs, torch.from_numpy(np.searchsorted(classes, table.y)), group)
 
         return Dataset(samples(train), None if test is None else samples(test), tuple(map(str, classes)))
 

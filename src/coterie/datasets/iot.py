@@ -25,9 +25,10 @@ __all__ = ["Iot"]
 class Iot:
     """9 kinds of IoT devices by 296 numbers on their traffic; `coterie data fetch iot` says how to get it."""
 
-    split: Literal["pooled", "official"] = "pooled"
+    split: Literal["pooled", "official", "by_file"] = "pooled"
     """`pooled`: both files together, for the experiment to split; `official`: train on one, test on the
-    other, whose rows are distributed differently."""
+    other, whose rows are distributed differently; `by_file`: half of the clients have rows of one file,
+    half of the other."""
 
     def load(self, root: Path | None) -> Dataset:
         folder = held("iot", root)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm, receive, wake
+from coterie.core.attack import attack_key
 from coterie.core.task import Task
 from coterie.core.types import Inbox, Info, Message, Probe, State, Tensors
 from coterie.engine.stack import Clients, Group, Stack, gather, put
@@ -136,9 +137,7 @@ def _one_go(
 ) -> tuple[State, Info]:
     reader, sender = letters.reader.to(stack.device), letters.sender.to(stack.device)
     readers, senders = sender.shape
-    offers = vmap(partial(_offer, stack.task, group))(
-        {k: v[sender.flatten()] for k, v in group.hyper.items()}, gather(state, sender.flatten())
-    )
+    offers = _offers(stack, group, state, sender.flatten(), t)
     inbox = Inbox(
         {k: m.view(readers, senders, *m.shape[1:]) for k, m in offers.items()},
         letters.heard.to(stack.device),
@@ -148,6 +147,23 @@ def _one_go(
     probe = stack.feed.probe(reader + group.clients.start, t)
     hyper = {k: v[reader] for k, v in group.hyper.items()}
     return vmap(partial(_act, stack.task, group, act))(hyper, gather(state, reader), inbox, probe)
+
+
+def _offers(stack: Stack, group: Group, state: State, sender: Tensor, t: int) -> Message:
+    """What each of some senders `[S]` sends, honest or not."""
+    hyper = {k: v[sender] for k, v in group.hyper.items()}
+    offers = vmap(partial(_offer, stack.task, group))(hyper, gather(state, sender))
+    (at,) = group.attacker[sender].nonzero(as_tuple=True)
+    if group.attack is None or not len(at):
+        return offers
+    liar, feed = sender[at] + group.clients.start, stack.feed
+    lies = vmap(partial(group.attack.offer, stack.task))(
+        gather(state, sender[at]),
+        {k: m[at] for k, m in offers.items()},
+        feed.probe(liar, t),
+        attack_key(feed.seed[liar], t, feed.client[liar]),
+    )
+    return {k: m.index_copy(0, at, lies[k]) for k, m in offers.items()}
 
 
 def _offer(task: Task, group: Group, hyper: Tensors, state: State) -> Message:

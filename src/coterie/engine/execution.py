@@ -1,8 +1,8 @@
-"""How local steps are carried out: all clients of a block stacked, or one client at a time.
+"""How local steps are carried out: by hand, all clients of a block stacked, or one client at a time.
 
-`Stacked` maps a method's `local` over the axis of clients (`vmap`), compiled if that pays;
-`OneByOne` calls it bare, as a real peer does. Both give the same models; the engine chooses, and an
-algorithm's author never sees it.
+`ByHand` has the chain rule written out, for models whose layers are known; `Stacked` maps a method's
+`local` over the axis of clients (`vmap`), compiled if that pays; `OneByOne` calls it bare, as a real
+peer does. All give the same models; the engine chooses, and an algorithm's author never sees it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from torch import Tensor
 from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm
+from coterie.core.optim import Sgd
 from coterie.core.task import Task
 from coterie.core.types import Batch, State, Tensors
+from coterie.engine.network import Network, descend, written_out
 from coterie.engine.stack import Clients, Group, Stack, gather
 
-__all__ = ["Execution", "Lane", "OneByOne", "Stacked", "lanes"]
+__all__ = ["ByHand", "Execution", "Lane", "OneByOne", "Stacked", "lanes"]
 
 
 class Lane(NamedTuple):
@@ -37,16 +39,22 @@ class Lane(NamedTuple):
 class Execution(Protocol):
     """One local step of n clients of a lane."""
 
+    side_by_side: bool
+    """Whether several threads may take a step at once, each of its own clients."""
+
     def step(
         self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
     ) -> tuple[State, Tensor]:
-        """New states and the losses `[n]`; a client that does not learn (`[n]` bool) keeps its state."""
+        """New states and the losses `[n]`; a client that does not learn (`[n]` bool) keeps its state.
+
+        The given state may be overwritten, and may be what is returned.
+        """
         ...
 
 
 def lanes(stack: Stack, clients: Clients) -> list[Lane]:
     """All methods with the ordinary local step in one lane, each of the others in its own."""
-    own = [g for g in stack.groups if type(g.algorithm).local is not Algorithm.local]
+    own = [g for g in stack.groups if not _ordinary(g)]
     rest = stack.size if not own else own[0].clients.start
     found = [Lane(slice(0, rest), stack.groups[0], {}, gather(clients.whole, slice(0, rest)))] if rest else []
     for group in own:
@@ -54,8 +62,43 @@ def lanes(stack: Stack, clients: Clients) -> list[Lane]:
     return found
 
 
+class ByHand:
+    """Known layers in one batched call each, descending in place."""
+
+    def __init__(self, task: Task, network: Network, compiled: bool = False) -> None:
+        self.task, self.compiled = task, compiled
+        self.side_by_side = not compiled
+        self._gradients = torch.compile(network.gradients, dynamic=False) if compiled else network.gradients
+        self._others = Stacked(task)
+
+    def step(
+        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+    ) -> tuple[State, Tensor]:
+        if not _ordinary(group):
+            return self._others.step(group, hyper, state, batch, learns)
+        if learns is None:
+            return self._descended(state, batch)
+        new, loss = self._descended(_copied(state), batch)
+        return _chosen(learns, new, state), loss
+
+    def _descended(self, state: State, batch: Batch) -> tuple[State, Tensor]:
+        optimizer = self.task.optimizer
+        plain = optimizer == Sgd()
+        scale = batch.lr if plain else torch.ones_like(batch.lr)
+        found = self._gradients({**state.params, **state.buffers}, batch.x, batch.y, scale)
+        for k, v in found.buffers.items():
+            state.buffers[k].copy_(v)
+        if plain:
+            descend(state.params, found.grads)
+            return state, found.loss
+        params, optim = vmap(optimizer.step)(state.params, written_out(found.grads), state.optim, batch.lr)
+        return state._replace(params=params, optim=optim), found.loss
+
+
 class Stacked:
     """All clients of a block in one batched call."""
+
+    side_by_side = False  # the model's one module is lent to each call
 
     def __init__(self, task: Task, compiled: bool = False) -> None:
         self.task, self.compiled = task, compiled
@@ -73,6 +116,8 @@ class Stacked:
 
 class OneByOne:
     """One client after the other, each as it would compute alone."""
+
+    side_by_side = False
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -102,7 +147,22 @@ def _step(
 ) -> tuple[State, Tensor]:
     """One client's local step, or none."""
     new, info = group.method(hyper).local(task, state, batch)
-    if learns is not None:
-        parts = zip(new, state, strict=True)
-        new = State(*({k: torch.where(learns, v, old[k]) for k, v in now.items()} for now, old in parts))
-    return new, info["loss"]
+    return new if learns is None else _chosen(learns, new, state), info["loss"]
+
+
+def _ordinary(group: Group) -> bool:
+    """Whether a method's local step is the one that most methods have."""
+    return type(group.algorithm).local is Algorithm.local
+
+
+def _chosen(learns: Tensor, new: State, old: State) -> State:
+    """The new state of those who learn, the old one of the others."""
+
+    def choice(now: Tensor, before: Tensor) -> Tensor:
+        return torch.where(learns.view(learns.shape + (1,) * (now.dim() - learns.dim())), now, before)
+
+    return State(*({k: choice(v, o[k]) for k, v in n.items()} for n, o in zip(new, old, strict=True)))
+
+
+def _copied(state: State) -> State:
+    return State(*({k: v.clone() for k, v in part.items()} for part in state))

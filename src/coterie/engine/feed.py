@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.data import Federation, Split
-from coterie.core.streams import Stream
+from coterie.core.draws import batch_rows, probe_rows, step_keys
 from coterie.core.types import Probe
 
 __all__ = ["Feed", "Part"]
@@ -95,18 +95,24 @@ class Feed:
     def draws(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
         """Positions in `train` of the mini-batches of some clients at iterations ts, `[K, n, B]`."""
         first, count = self.train.first[clients, None], self.train.count[clients, None]
-        return first + self._stream("batch", clients).integers(
-            batch, ts[:, None], self.client[clients], high=count
-        )
+        return first + batch_rows(self.seed[clients], ts[:, None], self.client[clients], count, batch)
 
     def keys(self, ts: Tensor, clients: slice) -> Tensor:
         """What is random inside the steps of some clients at iterations ts, `[K, n]`."""
-        words = self._stream("step", clients).words(2, ts[:, None], self.client[clients])
-        return words[..., 0] | words[..., 1] << 32
+        return step_keys(self.seed[clients], ts[:, None], self.client[clients])
+
+    def rows(self, part: Part, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows of the pool, and labels, at positions of a part."""
+        return part.index[at], part.label[at]
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """The inputs in some rows of the pool."""
+        return self.pool.index_select(0, rows.flatten()).view(*rows.shape, *self.pool.shape[1:])
 
     def samples(self, part: Part, at: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels at positions of a part."""
-        return self.pool[part.index[at]], part.label[at]
+        rows, labels = self.rows(part, at)
+        return self.inputs(rows), labels
 
     def probe(self, clients: Tensor, t: int) -> Probe:
         """The samples on which some clients `[n]` look at others' models."""
@@ -114,11 +120,8 @@ class Feed:
         if self.probe_size == "all":
             at, mask = self.train.padded(clients, int(size.max()))
         else:
-            stream = Stream(self.seed[clients], "probe", self.pool.device)
-            draws = stream.integers(self.probe_size, t, self.client[clients], high=size[:, None])
+            seed, client = self.seed[clients], self.client[clients]
+            draws = probe_rows(seed, t, client, size[:, None], self.probe_size)
             at, mask = self.train.first[clients, None] + draws, torch.ones_like(draws, dtype=torch.bool)
         x, y = self.samples(self.train, at)
         return Probe(x, y, mask, size.to(self.pool.dtype))
-
-    def _stream(self, purpose: str, clients: slice) -> Stream:
-        return Stream(self.seed[clients], purpose, self.pool.device)

@@ -12,12 +12,14 @@ from coterie.core.errors import NoRoomError
 from coterie.core.task import Task
 from coterie.experiment import World
 
-__all__ = ["room_for_clients", "room_for_models"]
+__all__ = ["in_parts", "models_bytes", "room_for_clients"]
 
 BOOKS = 500
 """Bytes that dealing takes for each client, at the least, whatever the client gets."""
 COPIES = 3
 """A model, its gradient, and the model after the step."""
+MODELS = 0.8
+"""The part of the memory that is there for models; the rest is for data and what comes and goes."""
 
 
 def room_for_clients(worlds: Sequence[World]) -> None:
@@ -26,40 +28,51 @@ def room_for_clients(worlds: Sequence[World]) -> None:
     need = sum(e.data.clients * (BOOKS + 16 * e.evaluate.uniform) for e in federations.values())
     _refuse_above(
         need,
-        torch.device("cpu"),
+        _memory(torch.device("cpu")),
         f"{sum(e.data.clients for e in federations.values()):,} clients and their samples",
         "use a smaller data.clients or evaluate.uniform, or fewer seeds",
     )
 
 
-def room_for_models(
-    worlds: Sequence[World], federations: Sequence[Federation], tasks: Sequence[Task], device: torch.device
-) -> None:
-    """Refuse more models, each with its batch, than fit beside each other."""
-    need = 0
-    for world, federation, task in zip(worlds, federations, tasks, strict=True):
-        parameters = list(task.model.parameters())
-        numbers = COPIES * sum(p.numel() for p in parameters)
-        numbers += world.experiment.train.batch * federation.pool[0].numel()
-        need += world.experiment.data.clients * numbers * parameters[0].element_size()
-        if isinstance(probe := world.experiment.exchange.probe, int):
-            need += probe * federation.pool[0].numel() * parameters[0].element_size()
-    clients = sum(w.experiment.data.clients for w in worlds)
-    _refuse_above(
-        need,
-        device,
-        f"{clients:,} models and their batches ({len(worlds)} worlds)",
-        "use a smaller data.clients, train.batch, exchange.probe or model, or fewer methods or seeds",
-    )
+def models_bytes(world: World, federation: Federation, task: Task) -> int:
+    """What the models of a world take, each with its batch and its row of the graph."""
+    parameters = list(task.model.parameters())
+    sample, clients = federation.pool[0].numel(), world.experiment.data.clients
+    numbers = COPIES * sum(p.numel() for p in parameters) + world.experiment.train.batch * sample + clients
+    if isinstance(probe := world.experiment.exchange.probe, int):
+        numbers += probe * sample
+    return clients * numbers * parameters[0].element_size()
 
 
-def _refuse_above(need: int, device: torch.device, what: str, remedy: str) -> None:
+def in_parts(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:
+    """Worlds that fit beside each other, in as few parts as their order allows."""
+    have = int(_memory(device) * MODELS)
+    for need, count in zip(needs, clients, strict=True):
+        _refuse_above(
+            need,
+            have,
+            f"the models of {count:,} clients and their batches",
+            f"about {count * have // max(1, need):,} such clients fit; use a smaller data.clients, model, "
+            "train.batch or exchange.probe",
+        )
+    parts, first, held = [], 0, 0
+    for i, need in enumerate(needs):
+        if held + need > have:
+            parts.append(range(first, i))
+            first, held = i, 0
+        held += need
+    return [*parts, range(first, len(needs))]
+
+
+def _memory(device: torch.device) -> int:
     if device.type == "cuda":
-        have = torch.cuda.get_device_properties(device).total_memory
-    else:
-        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _refuse_above(need: int, have: int, what: str, remedy: str) -> None:
     if need > have:
         raise NoRoomError(
-            f"{what} take at least {need / 1e9:,.0f} GB of memory, but there are {have / 1e9:,.0f} GB; "
-            f"{remedy}"
+            f"{what} take at least {need / 1e9:,.1f} GB of memory, but there are {have / 1e9:,.1f} GB for "
+            f"them; {remedy}"
         )

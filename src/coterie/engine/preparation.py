@@ -12,16 +12,17 @@ from typing import NamedTuple
 import torch
 
 from coterie.core.data import Federation, Split
-from coterie.core.errors import ConfigError, CoterieError, ModelError
-from coterie.core.registry import told
+from coterie.core.errors import ConfigError
 from coterie.core.task import Task
-from coterie.engine.execution import Execution, Stacked
-from coterie.engine.memory import room_for_clients, room_for_models
+from coterie.engine.execution import ByHand, Execution, Stacked
+from coterie.engine.memory import room_for_clients
+from coterie.engine.network import network
 from coterie.engine.recorder import Progress
 from coterie.engine.stack import Stack, stacks
 from coterie.engine.trial import trial
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer
+from coterie.models._given import model
 
 __all__ = ["Plan", "choose_execution", "prepare"]
 
@@ -63,6 +64,7 @@ def prepare(
     `worlds`: others than those of the experiment. Without `tested`, clients have no test samples.
     """
     device, dtype = _device(experiment.device), getattr(torch, experiment.dtype)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = experiment.tf32
     if progress:
         progress.stage("dealing the data")
     worlds = list(experiment.worlds() if worlds is None else worlds)
@@ -74,11 +76,12 @@ def prepare(
     if progress:
         progress.stage("trying the model")
     tasks = _tasks(worlds, federations, dtype)
-    room_for_models(worlds, federations, tasks, device)
-    found = stacks(worlds, federations, tasks, device, dtype)
+    found = stacks(worlds, federations, tasks, device, dtype, progress.notice if progress else None)
     for stack in found:
         for group in stack.groups:
             trial(stack, group)
+        if len(found) > 1:
+            stack.release()
     return Plan(experiment, worlds, federations, found)
 
 
@@ -100,42 +103,29 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         inputs, classes = tuple(federation.pool.shape[1:]), len(federation.classes)
         key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes}"
         if key not in tasks:
-            tasks[key] = Task(_model(e, inputs, classes).to(dtype), optimizer=e.train.optimizer)
+            tasks[key] = Task(
+                model(e.model.name, e.model.options, inputs, classes).to(dtype), optimizer=e.train.optimizer
+            )
         found.append(tasks[key])
     return found
 
 
-def _model(experiment: Experiment, inputs: tuple[int, ...], classes: int) -> torch.nn.Module:
-    built = experiment.model.build("model", "model")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # a layer that cannot be reset keeps what it draws here
-        try:
-            model = built.build(inputs, classes) if hasattr(built, "build") else built(inputs, classes)
-        except CoterieError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"model {experiment.model.name!r} cannot be built for inputs of shape {inputs} and {classes} "
-                f"classes: {told(error)}"
-            ) from error
-    if not isinstance(model, torch.nn.Module):
-        raise ConfigError(f"model {experiment.model.name!r} gives {type(model).__name__}, not an nn.Module")
-    return model
-
-
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
-    """Stacked; compiled if that is asked for, or wins more time than it takes."""
-    experiment = stack.experiment
+    """By hand where the model's layers are known, else stacked; compiled if that is asked for, or pays."""
+    experiment, known = stack.experiment, network(stack.task, stack.members[0].federation.pool.shape[1:])
     parameters = sum(p.numel() for p in stack.task.model.parameters())
     work = float(parameters) * stack.size * experiment.train.iterations
-    compiled = experiment.compile == "on" or (experiment.compile == "auto" and work > WORTH_COMPILING)
+    pays = work > WORTH_COMPILING and not (known and stack.device.type == "cpu")
+    compiled = experiment.compile == "on" or (experiment.compile == "auto" and pays)
     if compiled and stack.device.type == "cpu" and not any(map(shutil.which, ("c++", "g++", "clang++"))):
         if progress:
             progress.notice("no C++ compiler found, so local steps run uncompiled, some three times slower")
         compiled = False
-    if compiled and progress:
-        progress.stage("compiling the local step")
-    return Stacked(stack.task, compiled)
+    if compiled:
+        torch.compiler.reset()  # what an earlier stack compiled would count against this one
+        if progress:
+            progress.stage("compiling the local step")
+    return ByHand(stack.task, known, compiled) if known else Stacked(stack.task, compiled)
 
 
 def _device(name: str) -> torch.device:

@@ -19,7 +19,7 @@ from coterie.engine.recorder import Progress, Recorder
 from coterie.engine.simulator import Simulator
 from coterie.experiment import World
 
-__all__ = ["simulate"]
+__all__ = ["described", "simulate"]
 
 
 def simulate(
@@ -42,7 +42,7 @@ def simulate(
         _last_checkpoint(recorder.path, len(all_stacks), fingerprint, data) if resume else (0, None)
     )
     recorder.rewind(saved.mark if saved else {})
-    recorder.describe(*_described(plan.worlds, plan.federations))
+    recorder.describe(*described(plan.worlds, plan.federations))
 
     total = sum(s.iterations for s in all_stacks)
     done = sum(s.iterations for s in all_stacks[:first])
@@ -78,6 +78,7 @@ def simulate(
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
         save()
+        stack.release()
         done += stack.iterations
     return True
 
@@ -89,11 +90,13 @@ def _evaluate(simulator: Simulator, recorder: Recorder, progress: Progress | Non
     if progress:
         by_name: dict[str, list[float]] = {}
         for row, member in zip(rows, simulator.stack.members, strict=True):
-            by_name.setdefault(member.world.name, []).extend(a for a in row["personal"] if a == a)
+            honest = (~member.world.attackers).tolist()
+            scores = (a for a, counts in zip(row["personal"], honest, strict=True) if counts and a == a)
+            by_name.setdefault(member.world.name, []).extend(scores)
         progress.evaluated({name: sum(a) / len(a) for name, a in by_name.items() if a})
 
 
-def _described(
+def described(
     worlds: Sequence[World], federations: Sequence[Federation]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Who takes part, as plain data; worlds of one seed and setting share their clients."""
@@ -114,6 +117,7 @@ def _described(
                     "group": federation.group.tolist(),
                     "train": train.count.tolist(),
                     "labels": labels.tolist(),
+                    "attackers": world.attackers.nonzero()[:, 0].tolist(),
                 }
             )
         facts = {"name": world.name, "label": world.label, "seed": world.seed, "setting": world.setting}

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.core.errors import CheckpointError
+from coterie.core.errors import CheckpointError, NoRoomError
 from coterie.core.types import Batch, Tensors
 from coterie.engine.checkpoint import Checkpoint
+from coterie.engine.crew import Crew
 from coterie.engine.evaluation import accuracies
 from coterie.engine.exchange import Event, broadcast, exchange, message_bytes
 from coterie.engine.execution import Execution, Lane, lanes
@@ -38,6 +39,9 @@ class Simulator:
         self.experiment = stack.experiment
         self.clients = stack.initial()
         self.lanes = lanes(stack, self.clients)
+        self.crew = Crew(stack.device, execution.side_by_side)
+        self.most = stack.size
+        """On a GPU: clients that step together."""
         self.t = 0
         n = stack.size
         self.loss_sum = torch.zeros(n, dtype=torch.float64, device=stack.device)
@@ -147,8 +151,12 @@ class Simulator:
         learns = self._learns(ts)
         losses = torch.empty(len(ts), stack.size, dtype=stack.dtype, device=device)
         for lane in self.lanes:
-            for block in self._blocks(lane):
-                losses[:, block] = self._through(lane, block, ts.to(device), lr[:, block], learns)
+
+            def go(block: slice, lane: Lane = lane) -> None:
+                who = None if learns is None else learns[:, block]
+                losses[:, block] = self._through(lane, block, ts.to(device), lr[:, block], who)
+
+            self.crew.each(go, self._blocks(lane))
         counted = torch.ones_like(losses, dtype=torch.bool) if learns is None else learns
         bad = counted & ~losses.isfinite()
         self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
@@ -161,26 +169,53 @@ class Simulator:
         """Take a block of a lane's clients through all iterations ts; the losses `[K, n]`."""
         feed = self.stack.feed
         inside = slice(block.start - lane.clients.start, block.stop - lane.clients.start)
-        draws = feed.draws(ts, block, self.experiment.train.batch)
-        keys = feed.keys(ts, block)
+        rows, labels = feed.rows(feed.train, feed.draws(ts, block, self.experiment.train.batch))
+        keys = feed.keys(ts, block) if self.stack.task.random else torch.zeros_like(lr, dtype=torch.int64)
         hyper = {k: v[inside] for k, v in lane.hyper.items()}
         state = gather(lane.state, inside)
-        losses = []
+        losses: list[Tensor] = []
         for k in range(len(ts)):
-            x, y = feed.samples(feed.train, draws[k])
-            mask = None if learns is None else learns[k, block]
-            state, loss = self.execution.step(lane.group, hyper, state, Batch(x, y, lr[k], keys[k]), mask)
+            mask = None if learns is None else learns[k]
+            try:
+                batch = Batch(feed.inputs(rows[k]), labels[k], lr[k], keys[k])
+                state, loss = self.execution.step(lane.group, hyper, state, batch, mask)
+            except torch.OutOfMemoryError as error:
+                put(lane.state, inside, state)
+                rest = (ts[k:], lr[k:], None if learns is None else learns[k:])
+                return torch.cat([*(x[None] for x in losses), self._in_halves(lane, block, *rest, error)])
             losses.append(loss)
         put(lane.state, inside, state)
         return torch.stack(losses)
+
+    def _in_halves(
+        self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, error: Exception
+    ) -> Tensor:
+        """Go on with half as many clients at a time, from now on too."""
+        half = (block.stop - block.start) // 2
+        if not half:
+            raise NoRoomError(f"not even one client's step fits into memory: {error}") from None
+        torch.cuda.empty_cache()
+        self.most = min(self.most, half)
+        if self.progress:
+            self.progress.notice(
+                f"memory ran out at iteration {int(ts[0])}; going on, {half} clients at a time"
+            )
+        parts = []
+        for one, columns in (
+            (slice(block.start, block.start + half), slice(None, half)),
+            (slice(block.start + half, block.stop), slice(half, None)),
+        ):
+            who = None if learns is None else learns[:, columns]
+            parts.append(self._through(lane, one, ts, lr[:, columns], who))
+        return torch.cat(parts, dim=1)
 
     def _blocks(self, lane: Lane) -> Iterator[slice]:
         """Parts of a lane small enough for the cache; equal if they can be, since each size is compiled."""
         first, n = lane.clients.start, lane.clients.stop - lane.clients.start
         if self.stack.device.type != "cpu":
-            return iter([lane.clients])
+            return (slice(first + a, first + min(a + self.most, n)) for a in range(0, n, self.most))
         model = sum(v[0].numel() * v.element_size() for v in lane.state.params.values())
-        fewest = min(n, -(-n * model // BLOCK_BYTES))
+        fewest = min(n, max(self.crew.hands, -(-n * model // BLOCK_BYTES)))
         parts = next((p for p in range(fewest, min(2 * fewest, n) + 1) if n % p == 0), fewest)
         size = -(-n // parts)
         return (slice(first + a, first + min(a + size, n)) for a in range(0, n, size))

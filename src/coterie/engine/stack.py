@@ -8,9 +8,9 @@ vector along it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,11 +18,13 @@ from torch import Tensor
 from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm
+from coterie.core.attack import Attack
 from coterie.core.data import Federation
-from coterie.core.streams import Stream
+from coterie.core.draws import first_model
 from coterie.core.task import Task
 from coterie.core.types import Start, State, Tensors
 from coterie.engine.feed import Feed
+from coterie.engine.memory import in_parts, models_bytes
 from coterie.experiment import Experiment, World
 from coterie.schedule import Schedule
 
@@ -56,6 +58,10 @@ class Group(NamedTuple):
     """`[n]` each: the float options in which its worlds differ, for every client of the group."""
     members: tuple[Member, ...]
     clients: slice
+    attack: Attack | None
+    """What its attackers do to their messages."""
+    attacker: Tensor
+    """`[n]` bool: who attacks"""
 
     def method(self, hyper: Tensors) -> Algorithm:
         """The method of one client."""
@@ -69,9 +75,19 @@ class Stack:
 
     task: Task
     groups: tuple[Group, ...]
-    feed: Feed
     device: torch.device
     dtype: torch.dtype
+
+    @cached_property
+    def feed(self) -> Feed:
+        """The clients' data, brought to the device when they are first needed."""
+        federations = [m.federation for m in self.members]
+        seeds = [m.world.seed for m in self.members]
+        return Feed.of(federations, seeds, self.experiment.exchange.probe, self.device, self.dtype)
+
+    def release(self) -> None:
+        """Give the data's place on the device to the next stack."""
+        self.__dict__.pop("feed", None)
 
     @property
     def members(self) -> list[Member]:
@@ -111,10 +127,8 @@ class Stack:
     def _start(self, member: Member, width: int) -> Start:
         """What the clients of one world begin with."""
         m, how = member.schedule.clients, member.world.experiment.train.init
-        seeds = Stream(member.world.seed, "start").words(1, client=torch.arange(m))[:, 0].tolist()
-        models = [self.task.start(s) for s in (seeds if how == "independent" else seeds[:1])]
-        if how == "zeros":
-            models = [({k: torch.zeros_like(v) for k, v in params.items()}, rest) for params, rest in models]
+        clients = range(m) if how == "independent" else range(1)
+        models = [first_model(self.task, how, member.world.seed, client) for client in clients]
         return self.start(models, m, width)
 
     def start(self, models: Sequence[tuple[Tensors, Tensors]], m: int, width: int) -> Start:
@@ -172,18 +186,25 @@ def stacks(
     tasks: Sequence[Task],
     device: torch.device,
     dtype: torch.dtype,
+    notice: Callable[[str], None] | None = None,
 ) -> list[Stack]:
-    """Worlds grouped into as few stacks as their shapes and phases allow, in their order."""
+    """Worlds grouped into as few stacks as their shapes, phases and memory allow, in their order."""
     together: dict[Any, list[int]] = {}
     for i, (world, task) in enumerate(zip(worlds, tasks, strict=True)):
         e = world.experiment
         train = e.train.model_dump(exclude={"lr", "personalize_lr", "init"})
         key = (id(task), repr(train), e.exchange.every, e.exchange.probe, e.evaluate)
         together.setdefault(key, []).append(i)
-    return [
-        _stack([(i, worlds[i], federations[i]) for i in ids], tasks[ids[0]], device, dtype)
-        for ids in together.values()
-    ]
+    found = []
+    for ids in together.values():
+        needs = [models_bytes(worlds[i], federations[i], tasks[i]) for i in ids]
+        parts = in_parts(needs, [worlds[i].experiment.data.clients for i in ids], device)
+        if len(parts) > 1 and notice:
+            notice(f"too little memory for all {len(ids)} worlds at once, so in {len(parts)} parts")
+        for part in parts:
+            some = [(ids[k], worlds[ids[k]], federations[ids[k]]) for k in part]
+            found.append(_stack(some, tasks[ids[0]], device, dtype))
+    return found
 
 
 def _stack(
@@ -197,7 +218,7 @@ def _stack(
         algorithm = world.algorithm
         # Methods that learn locally in the ordinary way come first: they can take that step together.
         own_step = type(algorithm).local is not Algorithm.local
-        key = (own_step, type(algorithm), repr(_options(algorithm, numbers=False)))
+        key = (own_step, type(algorithm), repr(_options(algorithm, numbers=False)), _attack(world))
         alike.setdefault(key, []).append((i, world, federation, algorithm))
     groups: list[Group] = []
     schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
@@ -206,17 +227,29 @@ def _stack(
         members, first = [], at
         for i, world, federation, algorithm in items:
             e = world.experiment
-            same = f"{world.seed} {e.data.clients} {e.train!r} {e.exchange!r} {e.population!r}"
+            same = f"{world.seed} {e.data.clients} {e.train!r} {e.exchange!r} {e.population!r} {e.attack!r}"
             if same not in schedules:
                 schedules[same] = Schedule.of(e, world.seed)
             clients = slice(at, at + e.data.clients)
             members.append(Member(i, world, algorithm, federation, schedules[same], clients))
             at = clients.stop
-        groups.append(Group(items[0][3], _vectors(members, device, dtype), tuple(members), slice(first, at)))
-    everyone = [m for g in groups for m in g.members]
-    probe = everyone[0].world.experiment.exchange.probe
-    feed = Feed.of([m.federation for m in everyone], [m.world.seed for m in everyone], probe, device, dtype)
-    return Stack(task, tuple(groups), feed, device, dtype)
+        groups.append(
+            Group(
+                items[0][3],
+                _vectors(members, device, dtype),
+                tuple(members),
+                slice(first, at),
+                _attack(items[0][1]),
+                torch.cat([m.world.attackers for m in members]).to(device),
+            )
+        )
+    return Stack(task, tuple(groups), device, dtype)
+
+
+def _attack(world: World) -> Attack | None:
+    """What the world's attackers do to their messages, if anything."""
+    attack = world.experiment.attack.attack
+    return None if attack is None or type(attack).offer is Attack.offer else attack
 
 
 def _options(algorithm: Algorithm, numbers: bool) -> dict[str, Any]:
@@ -244,4 +277,7 @@ def put(state: State, index: Tensor | slice, new: State) -> None:
     """Write the states of some clients in place: the one way in which a stack changes."""
     for part, values in zip(state, new, strict=True):
         for k, v in values.items():
-            part[k][index] = v
+            target = part[k]
+            if isinstance(index, slice) and target[index].data_ptr() == v.data_ptr():
+                continue  # it was changed in place already
+            target[index] = v

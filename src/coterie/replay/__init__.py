@@ -1,1 +1,12 @@
-"""What real peers did, computed again by the simulator."""
+"""What real peers did, computed again by the simulator's functions: it must arrive at the same models.
+
+history   the journals of a swarm, and which models went into which
+twin      one peer, carried by the simulator's feed and its stacked execution
+replay    all of them, in an order that respects who heard whom, and how far they agree
+"""
+
+from __future__ import annotations
+
+from coterie.replay.replay import Agreement, replay
+
+__all__ = ["Agreement", "replay"]

@@ -7,7 +7,7 @@ paper.toml              Table I as printed
 
 settings   these files as experiments
 sources    which data sets are there
-conduct    as few batched runs as memory allows, resumed where they stopped
+conduct    one batched run, resumed where it stopped
 paired     tests over seeds
 table1, fig3, fig4, fig5   from runs to numbers, tables and pictures
 reproduction   all of it in order

@@ -30,22 +30,21 @@ NOBODY = "#f6dcc4"
 MU1, MU2 = f"methods.{METHOD}.mu1", f"methods.{METHOD}.mu2"
 
 
-def fig5(runs: Sequence[Run]) -> dict[str, Any]:
+def fig5(run: Run) -> dict[str, Any]:
     """For every mu1 and mu2 the weights of the first seed, and means over all seeds."""
     panels: dict[tuple[float, float], dict[str, Any]] = {}
-    first = runs[0].tracks[0]
-    for run in runs:
-        for track in run.tracks:
-            found = graph(run.weighed.get(track.world, ()), len(track.group))
-            main = track.labels.argmax(axis=1)
-            alike = main[:, None] == main[None, :]
-            key = track.setting[MU1], track.setting[MU2]
-            panel = panels.setdefault(key, {"personal": [], "silent": [], "auc": []})
-            if track.seed == first.seed:
-                panel["weight"] = found.weight.tolist()
-            panel["personal"].append(float(track.means("personal")[-1]))
-            panel["silent"].append(float((found.weight.sum(axis=1) == 0).mean()))
-            panel["auc"].append(auc(found.weight[found.met & alike], found.weight[found.met & ~alike]))
+    first = run.tracks[0]
+    for track in run.tracks:
+        found = graph(run.weighed.get(track.world, ()), len(track.group))
+        main = track.labels.argmax(axis=1)
+        alike = main[:, None] == main[None, :]
+        key = track.setting[MU1], track.setting[MU2]
+        panel = panels.setdefault(key, {"personal": [], "silent": [], "auc": []})
+        if track.seed == first.seed:
+            panel["weight"] = found.weight.tolist()
+        panel["personal"].append(float(track.means("personal")[-1]))
+        panel["silent"].append(float((found.weight.sum(axis=1) == 0).mean()))
+        panel["auc"].append(auc(found.weight[found.met & alike], found.weight[found.met & ~alike]))
     for panel in panels.values():
         for fact in ("personal", "silent", "auc"):
             there = [v for v in panel[fact] if v is not None]

@@ -44,11 +44,11 @@ class Report(NamedTuple):
 class _Part(NamedTuple):
     source: Source
     experiment: Experiment
-    runs: list[Run]
+    run: Run
 
     @property
     def tracks(self) -> list[Track]:
-        return [track for run in self.runs for track in run.tracks]
+        return self.run.tracks
 
 
 def reproduce(
@@ -141,7 +141,7 @@ def _numbers(target: str, part: _Part) -> dict[str, Any]:
             return fig3.fig3(part.tracks, part.experiment)
         case "fig4":
             return fig4.fig4(part.tracks)
-    return fig5.fig5(part.runs)
+    return fig5.fig5(part.run)
 
 
 def _pictures(target: str, parts: Sequence[_Part], values: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -158,8 +158,8 @@ def _pictures(target: str, parts: Sequence[_Part], values: Mapping[str, Any], fo
 
 
 def _made(part: _Part) -> dict[str, Any]:
-    """How the numbers came about; versions and commit are those of the first run."""
-    environment = part.runs[0].environment
+    """How the numbers came about."""
+    environment = part.run.environment
     command = [Path(environment["command"][0]).name, *environment["command"][1:]]
     keys = ("date", "coterie", "commit", "python", "torch", "numpy", "platform", "device")
     return {
@@ -167,8 +167,8 @@ def _made(part: _Part) -> dict[str, Any]:
         "seeds": list(part.experiment.seeds),
         "command": shlex.join(command),
         **{key: environment.get(key) for key in keys},
-        "runs": [str(run.path) for run in part.runs],
-        "seconds": sum(run.status.get("seconds", 0.0) for run in part.runs),
+        "run": str(part.run.path),
+        "seconds": part.run.status.get("seconds", 0.0),
     }
 
 

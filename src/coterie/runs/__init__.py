@@ -4,7 +4,8 @@
     environment.json        format of this folder, versions, machine, commit, command line, date
     status.json             {"state": "running|stopped|failed|done", "t", "iterations", "seconds", ...}
     worlds.json             index = world: {"name", "label", "seed", "setting", "federation"}
-    clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "labels" [M][L]}
+    clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "labels" [M][L],
+                            "attackers" [client, ...]}
     metrics.jsonl           one row per world and evaluation: {"world", "t", "personal" [M], "global" [M],
                             "validation" [M], "loss" [M], "bytes", "diverged" [client, ...]}
     exchanges.jsonl         one row per client that woke or received: {"world", "t", "kind": "wake|receive",

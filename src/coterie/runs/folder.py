@@ -48,7 +48,7 @@ class RunFolder:
         _refuse_filled(path)
         with explained(path):
             path.mkdir(parents=True, exist_ok=True)
-        with _locked(path) as lock:
+        with locked(path) as lock:
             _refuse_filled(path)  # again: another process may have been first
             files = {
                 "environment.json": encode(environment(device or experiment.device), indent=2),
@@ -69,7 +69,7 @@ class RunFolder:
         """The folder of a run to be continued, which must be of the same experiment."""
         path = Path(path)
         run = Run(path)
-        with _locked(path) as lock:
+        with locked(path) as lock:
             _refuse_other(run, experiment)
             for name in _APPENDED:
                 if not (path / name).exists():
@@ -184,7 +184,7 @@ def _refuse_filled(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[int]:
+def locked(path: Path) -> Iterator[int]:
     """The lock of the folder, kept unless the block fails."""
     with explained(path / _LOCK):
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,7 +108,10 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the result table; what each means is told in `coterie.runs.summary`."""
-        tracks = self.tracks
+        return self.summarized(self.tracks, self.weighed)
+
+    def summarized(self, tracks: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
+        """The same from what has been read of the run so far."""
         status = self.status
         return {
             "name": self.config["name"],
@@ -116,9 +120,10 @@ class Run:
             "iterations": status["iterations"],
             "seeds": sorted({t.seed for t in tracks}),
             "clients": max((len(t.group) for t in tracks), default=0),
+            "attackers": max((len(t.attackers) for t in tracks), default=0),
             "groups": max((len(np.unique(t.group)) for t in tracks), default=0),
             "local": [name for name, worlds in by_name(tracks).items() if worlds[0].alone],
-            "methods": summarize(tracks, self.weighed),
+            "methods": summarize(tracks, weighed),
         }
 
     def table(self) -> DataFrame:
@@ -132,6 +137,7 @@ class Run:
                 **{f"{score}_best": (best or {}).get("mean") for score, best in method["best"].items()},
                 "bytes_sent": method["bytes_sent"],
                 "graph_auc": method["graph_auc"],
+                "trust_auc": method["trust_auc"],
                 "diverged": len(method["diverged"]),
             }
         frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")

@@ -9,7 +9,11 @@ hurt_vs_local  mean over seeds of the share of clients below the same client of 
 best           the highest point of the curve (mean over seeds) and its iteration
 bytes_sent     mean over seeds of what all clients together sent
 graph_auc      mean over seeds (see `coterie.runs.graph`); null without weights or without groups
+trust_auc      mean over seeds of the probability that an honest client has a higher weight for an honest
+               neighbour than for an attacker; null without weights or without attackers
 diverged       the clients that ended without a finite model; left out of all of the above
+
+Clients are the honest ones: attackers are in no mean, standard deviation or share.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.runs.graph import graph, graph_auc
+from coterie.runs.graph import auc, graph, graph_auc
 from coterie.runs.tracks import Floats, Track, Weighed, by_name
 
 __all__ = ["curve", "summarize"]
@@ -50,8 +54,16 @@ def _method(worlds: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -
         "best": {score: _best(worlds, score) for score in ("personal", "global")},
         "bytes_sent": round(float(np.mean([w.bytes[-1] for w in worlds]))),
         "graph_auc": _mean(aucs),
+        "trust_auc": _mean([_trust(w, weighed[w.world]) for w in worlds if w.world in weighed]),
         "diverged": [{"seed": w.seed, "client": c} for w in worlds for c in w.diverged[-1]],
     }
+
+
+def _trust(world: Track, weighed: Sequence[Weighed]) -> float | None:
+    found = graph(weighed, len(world.group))
+    lies = np.isin(np.arange(len(world.group)), world.attackers)
+    met = found.met & ~lies[:, None]
+    return auc(found.weight[met & ~lies], found.weight[met & lies])
 
 
 def _score(worlds: Sequence[Track], score: str) -> dict[str, float | None]:

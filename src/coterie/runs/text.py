@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["caption", "markdown", "table"]
+__all__ = ["Cell", "caption", "columns", "markdown", "table"]
 
 _ABSENT = "–"
 
@@ -20,6 +20,15 @@ class _Column(NamedTuple):
     show: Callable[[Mapping[str, Any], float], str]
     better: Callable[..., float] | None
     """Which of all values is the best one: max, min, or none is."""
+
+
+class Cell(NamedTuple):
+    """One number of the result table."""
+
+    value: float | None
+    text: str
+    best: bool
+    """Whether it is the best one of its column."""
 
 
 def _spread(score: str) -> Callable[[Mapping[str, Any], float], str]:
@@ -71,8 +80,9 @@ def caption(summary: Mapping[str, Any]) -> str:
     """How many seeds and clients, and what the columns mean."""
     seeds, clients = len(summary["seeds"]), summary["clients"]
     runs = "one seed" if seeds == 1 else f"{seeds} seeds (± is the standard deviation over them)"
+    honest = f"the honest of {clients} clients" if summary["attackers"] else f"{clients} clients"
     text = (
-        f"Test accuracy, mean over {clients} clients and {runs}. personal: tested on the client's own "
+        f"Test accuracy, mean over {honest} and {runs}. personal: tested on the client's own "
         "label distribution; global: on all labels equally. worst 10 % and hurt are of personal."
     )
     if summary["groups"] > 1:
@@ -87,9 +97,10 @@ def caption(summary: Mapping[str, Any]) -> str:
     return text
 
 
-def _cells(summary: Mapping[str, Any], best: str) -> list[list[str]]:
+def columns(summary: Mapping[str, Any]) -> dict[str, list[Cell]]:
+    """The columns of the result table by their titles, with a cell for each method."""
     methods = summary["methods"]
-    rows = [[name] for name in methods]
+    found = {}
     for column in _COLUMNS:
         values = [column.value(m) for m in methods.values()]
         if column.title == "hurt vs Local":  # Local cannot be worse than itself: no merit
@@ -98,7 +109,16 @@ def _cells(summary: Mapping[str, Any], best: str) -> list[list[str]]:
             ]
         there = [v for v in values if v is not None]
         top = column.better(there) if column.better and len(there) > 1 else None
-        for row, method, value in zip(rows, methods.values(), values, strict=True):
-            text = _ABSENT if value is None else column.show(method, value)
-            row.append(best.format(text) if value is not None and value == top else text)
-    return rows
+        found[column.title] = [
+            Cell(None, _ABSENT, False) if v is None else Cell(v, column.show(method, v), v == top)
+            for method, v in zip(methods.values(), values, strict=True)
+        ]
+    return found
+
+
+def _cells(summary: Mapping[str, Any], best: str) -> list[list[str]]:
+    columns_ = columns(summary).values()
+    return [
+        [name, *(best.format(c.text) if c.best else c.text for c in cells)]
+        for name, *cells in zip(summary["methods"], *columns_, strict=True)
+    ]

@@ -1,6 +1,7 @@
 """What a run folder says about each world, as arrays.
 
-Axes: E evaluations, M clients, L labels. NaN stands for a client that had diverged by then.
+Axes: E evaluations, M clients, L labels. NaN stands for a client that had diverged by then,
+or that is an attacker: results speak of honest clients.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from numpy.typing import NDArray
 from coterie.core.errors import RunError
 from coterie.runs.files import read_json, read_rows
 
-__all__ = ["SCORES", "Floats", "Ints", "Track", "Weighed", "by_name", "read_tracks", "read_weighed"]
+__all__ = [
+    "SCORES",
+    "Floats",
+    "Ints",
+    "Track",
+    "Weighed",
+    "assembled",
+    "by_name",
+    "read_tracks",
+    "read_weighed",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -55,6 +66,7 @@ class Track:
     """`[E]` sent so far by all clients together."""
     diverged: tuple[tuple[int, ...], ...]
     """The clients that had diverged at each evaluation."""
+    attackers: tuple[int, ...] = ()
     twin: Track | None = None
     """The world of Local with the same seed and setting."""
 
@@ -100,6 +112,20 @@ def read_tracks(path: Path, experiment: Mapping[str, Any]) -> list[Track]:
     try:
         for row in read_rows(path / "metrics.jsonl"):
             rows[row["world"]][row["t"]] = row
+    except _DAMAGE as error:
+        raise _misfit(path, error) from None
+    return assembled(path, experiment, worlds, clients, rows)
+
+
+def assembled(
+    path: Path,
+    experiment: Mapping[str, Any],
+    worlds: Sequence[Mapping[str, Any]],
+    clients: Sequence[Mapping[str, Any]],
+    rows: Mapping[int, Mapping[int, Mapping[str, Any]]],
+) -> list[Track]:
+    """The worlds that have rows, which are by world and iteration, each with its twin."""
+    try:
         tracks = [
             _track(
                 w,
@@ -111,9 +137,7 @@ def read_tracks(path: Path, experiment: Mapping[str, Any]) -> list[Track]:
             for w in sorted(rows)
         ]
     except _DAMAGE as error:
-        raise RunError(
-            f"{path} is damaged: metrics.jsonl, worlds.json and clients.json do not fit together ({error!r})"
-        ) from None
+        raise _misfit(path, error) from None
     alone = {_twin_key(track): track for track in reversed(tracks) if track.alone}
     return [replace(track, twin=alone.get(_twin_key(track))) for track in tracks]
 
@@ -139,6 +163,12 @@ def read_weighed(path: Path) -> dict[int, list[Weighed]]:
     return dict(worlds)
 
 
+def _misfit(path: Path, error: Exception) -> RunError:
+    return RunError(
+        f"{path} is damaged: metrics.jsonl, worlds.json and clients.json do not fit together ({error!r})"
+    )
+
+
 def _track(
     number: int,
     world: Mapping[str, Any],
@@ -147,13 +177,17 @@ def _track(
     rows: Sequence[Mapping[str, Any]],
 ) -> Track:
     m = len(clients["group"])
-    diverged = tuple(tuple(row.get("diverged", ())) for row in rows)
+    attackers = tuple(clients.get("attackers", ()))
+    diverged = tuple(tuple(c for c in row.get("diverged", ()) if c not in attackers) for row in rows)
     scores = {}
     for score in SCORES:
         # float64 turns null into NaN
-        values = np.array([row.get(score) or [None] * m for row in rows], dtype=np.float64).reshape(-1, m)
+        given = [row.get(score) for row in rows]
+        values = np.array(
+            [[None] * m if v is None or not len(v) else v for v in given], dtype=np.float64
+        ).reshape(-1, m)
         for e, lost in enumerate(diverged):
-            values[e, list(lost)] = np.nan
+            values[e, [*lost, *attackers]] = np.nan
         scores[score] = values
     return Track(
         world=number,
@@ -170,6 +204,7 @@ def _track(
         scores=scores,
         bytes=np.array([row.get("bytes", 0) for row in rows], dtype=np.int64),
         diverged=diverged,
+        attackers=attackers,
     )
 
 

@@ -5,7 +5,6 @@ The clients are those of other seeds than the experiment's, and have no test sam
 
 from __future__ import annotations
 
-import gc
 import itertools
 import math
 import os
@@ -14,9 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
-from coterie.core.errors import ConfigError, NoRoomError
+from coterie.core.errors import ConfigError
 from coterie.engine.preparation import choose_execution, prepare
 from coterie.engine.recorder import Progress
 from coterie.engine.simulator import Simulator
@@ -135,23 +132,6 @@ def _outcomes(
     base: Experiment, worlds: Sequence[World], root: Path | None, progress: Progress | None
 ) -> list[_Outcome]:
     """The last evaluation of each world, in one batched run or in as few as memory allows."""
-    try:
-        return _batched(base, worlds, root, progress)
-    except (NoRoomError, torch.OutOfMemoryError) as error:
-        if len(worlds) == 1:
-            raise
-        if progress:
-            reason = str(error).partition("\n")[0]
-            progress.notice(f"too little memory for {len(worlds)} worlds at once, so in two parts: {reason}")
-    gc.collect()  # what the attempt held, before the next one asks for it
-    half = len(worlds) // 2
-    parts = (worlds[:half], worlds[half:])
-    return [outcome for part in parts for outcome in _outcomes(base, part, root, progress)]
-
-
-def _batched(
-    base: Experiment, worlds: Sequence[World], root: Path | None, progress: Progress | None
-) -> list[_Outcome]:
     plan = prepare(base, root, progress, worlds=worlds, tested=False)
     if not all(bool(federation.validation.count.any()) for federation in plan.federations):
         raise ConfigError(
@@ -171,6 +151,7 @@ def _batched(
                     progress.evaluated(_leaders(found.values()))
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
+        stack.release()
         done += stack.iterations
     return list(found.values())
 

@@ -1,0 +1,292 @@
+"""The same work in other frameworks, each in an environment of its own, in turn with coterie.
+
+    python benchmarks/peers/run.py [--only flower,fluke] [--work W1,W2] [--clients 20,100] [--pairs 5]
+
+Environments are made once, under build/peers/. Every framework is one file here, `with_NAME.py`, and one
+entry of peers.toml; it runs as a process of its own and waits while another has its turn. The result is
+one table, as Markdown and as JSON with all versions. What cannot be installed, does not get through a round
+or does not learn is in the table too, with the reason. Run it with the Python that has coterie.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from multiprocessing.connection import Listener
+from pathlib import Path
+from typing import Any
+
+from coterie.bench.machine import machine
+from coterie.bench.timing import spread
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CLIENTS = {"W1": (20, 100), "W2": (10,)}
+
+
+class Failure(Exception):  # noqa: N818 - it is a result
+    """Why a framework is not measured."""
+
+
+def environment(name: str, peer: dict[str, Any], folder: Path, constraints: Path) -> Path:
+    """The Python of a framework's environment, which is made if it is not there yet."""
+    if "requires" not in peer:
+        return Path(sys.executable)
+    home = folder / name
+    python, mark = home / "bin" / "python", home / "installed"
+    if mark.exists():
+        return python
+    print(f"{name}: installing {' '.join(peer['requires'])} into {home}", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    # Only torch is held to our version, so that all have the same; the rest is the framework's business.
+    torch = next(line for line in constraints.read_text().splitlines() if line.startswith("torch=="))
+    only = home / "constraints.txt"
+    only.write_text(torch + "\n")
+    answer = subprocess.run(
+        [python, "-m", "pip", "install", "-c", only, "torch", *peer["requires"]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (home / "install.log").write_text(answer.stdout + answer.stderr)
+    if answer.returncode:
+        errors = [line for line in answer.stderr.splitlines() if line.startswith("ERROR")]
+        raise Failure(f"pip cannot install it: {(errors or ['see install.log'])[-1].removeprefix('ERROR: ')}")
+    mark.touch()
+    return python
+
+
+def version(python: Path, package: str) -> str:
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+
+
+class Process:
+    """A framework that waits for its turn; whatever it starts is ended with it."""
+
+    def __init__(
+        self, name: str, python: Path, work: str, clients: int, patience: float, folder: Path
+    ) -> None:
+        self.patience = patience
+        self.log = folder / f"{name}-{work}-{clients}.log"
+        self.place = tempfile.TemporaryDirectory()
+        self.listener = Listener(f"{self.place.name}/turns", "AF_UNIX")
+        self.began = time.perf_counter()
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [python, HERE / f"with_{name}.py", work, str(clients)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.place.name,
+                env={
+                    "GOMP_SPINCOUNT": "5000",  # as the command `coterie` has it; the same for all
+                    **os.environ,
+                    "COTERIE_TURNS": f"{self.place.name}/turns",
+                    "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(HERE))),
+                },
+            )
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pid in family(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self.listener.close()
+        self.place.cleanup()
+
+    def ready(self) -> tuple[float, float]:
+        """The loss after the first round, and how many seconds it took from the start to there."""
+        socket: Any = self.listener._listener._socket  # type: ignore[attr-defined]  # has no other timeout
+        socket.settimeout(1)
+        while time.perf_counter() - self.began < self.patience and self.process.poll() is None:
+            with contextlib.suppress(TimeoutError):
+                self.line = self.listener.accept()
+                return self._answer()["loss"], time.perf_counter() - self.began
+        raise Failure(self._reason("it did not get ready"))
+
+    def turn(self, seconds: float) -> float:
+        """Client-steps per second of one turn."""
+        self.line.send(seconds)
+        answer = self._answer()
+        return answer["steps"] / answer["seconds"]
+
+    def stop(self) -> float:
+        """The loss at the end."""
+        self.line.send(None)
+        return self._answer()["loss"]
+
+    def memory(self) -> int:
+        """Bytes that the process and all it started have to themselves."""
+        return sum(_own_bytes(pid) for pid in family(self.process.pid))
+
+    def _answer(self) -> dict[str, float]:
+        try:
+            if self.line.poll(self.patience):
+                answer: dict[str, float] = self.line.recv()
+                return answer
+        except (EOFError, ConnectionError):
+            pass
+        raise Failure(self._reason("no round was finished"))
+
+    def _reason(self, what: str) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        errors = [line.strip() for line in lines if re.match(r"\s*[\w.]*(Error|Exception)\b", line)]
+        waited = f" within {self.patience:.0f} s" if self.process.poll() is None else ""
+        return f"{what}{waited}{': ' + errors[-1][:160] if errors else ''}"
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+def _own_bytes(pid: int) -> int:
+    with contextlib.suppress(OSError, IndexError):
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        return 1024 * int(rollup.partition("\nPss:")[2].split()[0])
+    return 0
+
+
+def measure(
+    name: str, python: Path, ours: Process, work: str, clients: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """One framework in turn with ours."""
+    with Process(name, python, work, clients, options.patience, options.envs) as peer:
+        first, ready = peer.ready()
+        rates = [(peer.turn(options.seconds), ours.turn(options.seconds)) for _ in range(options.pairs)]
+        memory = peer.memory()
+        last = peer.stop()
+    if not last < first:
+        raise Failure(f"it does not learn: the loss went from {first:.3f} to {last:.3f}")
+    return {
+        "rate": spread([theirs for theirs, _ in rates])._asdict(),
+        "ours": spread([mine for _, mine in rates])._asdict(),
+        "ratio": spread([mine / theirs for theirs, mine in rates])._asdict(),
+        "ready_s": ready,
+        "memory": memory,
+        "loss": [first, last],
+    }
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """One table; failures below it."""
+    columns = (
+        "work",
+        "clients",
+        "framework",
+        "client-steps/s",
+        "coterie is",
+        "ready after s",
+        "memory GB",
+        "exchange",
+    )
+    lines = ["| " + " | ".join(columns) + " |", "| :-- | --: | :-- | --: | --: | --: | --: | :-- |"]
+    for r in result["rows"]:
+        peer = result["peers"][r["peer"]]
+        ratio = r.get("ratio")
+        faster = f"{ratio['median']:.2g}x ({ratio['low']:.2g}-{ratio['high']:.2g})" if ratio else "–"
+        if ratio and 0.6 <= ratio["median"] <= 1.6:
+            faster += " tie"
+        cells = (
+            r["work"], str(r["clients"]), f"{peer['title']} {peer['version']}", f"{r['rate']['median']:,.0f}",
+            faster, f"{r['ready_s']:.0f}", f"{r['memory'] / 1e9:.1f}", peer["exchange"],
+        )  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    failed = [
+        f"- {result['peers'][f['peer']]['title']} ({f['work']}, {f['clients']} clients): {f['reason']}"
+        for f in result["failures"]
+    ]
+    m = result["machine"]
+    where = f"{m['processor']}, {m['cores']} cores, torch {m['torch']}, {m['date'][:10]}"
+    return "\n".join([where, "", *lines, "", *(["Not measured:", "", *failed] if failed else [])]) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", help="names from peers.toml, such as loop,flower")
+    parser.add_argument("--work", default="W1,W2")
+    parser.add_argument("--clients", help="such as 20,100; by default what suits the work")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="the shortest turn; it is at least one round"
+    )
+    parser.add_argument("--patience", type=float, default=300, help="seconds until a framework is given up")
+    parser.add_argument("--envs", type=Path, default=ROOT / "build" / "peers", help="where environments lie")
+    parser.add_argument("--constraints", type=Path, default=ROOT / "constraints.txt")
+    parser.add_argument("--out", type=Path, help="a .json file; by default peers.json where environments lie")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    options.envs.mkdir(parents=True, exist_ok=True)
+    out = options.out or options.envs / "peers.json"
+
+    table = tomllib.loads((HERE / "peers.toml").read_text())
+    ours = table.pop("coterie")
+    names = options.only.split(",") if options.only else list(table)
+    if unknown := [name for name in names if name not in table]:
+        parser.error(f"no such framework: {unknown[0]}; there are {', '.join(table)}")
+    peers, pythons, broken = {}, {}, {}
+    for name in names:
+        try:
+            pythons[name] = environment(name, table[name], options.envs, options.constraints)
+        except Failure as failure:
+            broken[name] = str(failure)
+        found = version(pythons[name], table[name]["package"]) if name in pythons else ""
+        peers[name] = {**table[name], "title": table[name].get("title", name), "version": found}
+        peers[name]["torch"] = version(pythons[name], "torch") if name in pythons else ""
+    mine = {**ours, "title": "coterie", "version": version(Path(sys.executable), "coterie")}
+    result: dict[str, Any] = {
+        "bench": "peers",
+        "format": 1,
+        "machine": machine("cpu"),
+        "pairs": options.pairs,
+        "peers": {"coterie": mine, **peers},
+        "rows": [],
+        "failures": [],
+    }
+    for work in options.work.split(","):
+        for clients in map(int, options.clients.split(",")) if options.clients else CLIENTS[work]:
+            settings = (work, clients, options.patience, options.envs)
+            with Process("coterie", Path(sys.executable), *settings) as own:
+                _, ready = own.ready()
+                rows = []
+                for name in names:
+                    place = {"work": work, "clients": clients, "peer": name}
+                    print(f"{work}, {clients} clients: {name}", flush=True)
+                    try:
+                        if name in broken:
+                            raise Failure(broken[name])
+                        rows.append(place | measure(name, pythons[name], own, work, clients, options))
+                    except Failure as failure:
+                        result["failures"].append(place | {"reason": str(failure)})
+                        print(f"  {failure}", flush=True)
+                rates = [r["ours"]["median"] for r in rows] or [own.turn(options.seconds)]
+                facts = {"rate": spread(rates)._asdict(), "ready_s": ready, "memory": own.memory()}
+                result["rows"] += [{"work": work, "clients": clients, "peer": "coterie", **facts}, *rows]
+            out.write_text(json.dumps(result, indent=2) + "\n")
+            out.with_suffix(".md").write_text(markdown(result))
+    print(f"\n{markdown(result)}\nwritten   {out}\nwritten   {out.with_suffix('.md')}")
+
+
+if __name__ == "__main__":
+    main()

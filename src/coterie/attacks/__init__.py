@@ -1,0 +1,1 @@
+"""Plugins: attacks, one file each (see `coterie.core.registry`)."""

@@ -1,0 +1,32 @@
+r"""Sign flip: send the model with the sign of every parameter turned round, $-s\,\theta_j$.
+
+Li, Xu, Chen, Giannakis, Ling: RSA: Byzantine-robust stochastic aggregation methods for distributed
+learning from heterogeneous datasets. AAAI 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Gt
+from torch import Tensor
+
+from coterie.core.attack import Attack, spoiled
+from coterie.core.registry import register
+from coterie.core.task import Task
+from coterie.core.types import Message, Probe, State
+
+__all__ = ["SignFlip"]
+
+
+@register("attack", "sign_flip")
+@dataclass(frozen=True)
+class SignFlip(Attack):
+    """Sends its model with every sign turned round."""
+
+    scale: Annotated[float, Gt(0)] = 1.0
+    """How much larger than the honest model the flipped one is."""
+
+    def offer(self, task: Task, state: State, honest: Message, probe: Probe, key: Tensor) -> Message:
+        return spoiled(state, honest, lambda _, m: -self.scale * m)

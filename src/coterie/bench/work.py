@@ -1,0 +1,138 @@
+"""What is timed: two models of the paper, learning and exchanging in rounds, and the plain loop that does it.
+
+A round is so many local SGD steps of every client, and one exchange: a star and about five neighbours
+take the mean of their models. This file needs torch and nothing else, so that other frameworks can be
+given the very same work in an environment of their own.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.streams import Stream
+
+__all__ = ["WORKS", "Loop", "Work", "deal", "learn", "mean_state", "network", "samples"]
+
+POOL = 2000
+"""Samples that all clients draw theirs from."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One model, its samples, and what a round of it is."""
+
+    name: str
+    title: str
+    model: str
+    inputs: tuple[int, ...]
+    classes: int
+    local_steps: int
+    """Of every client, between two exchanges."""
+    paper_every: int
+    """T_ex in the paper."""
+    evaluate_every: int
+    """Iterations between two evaluations in its reproduction."""
+    owned: int = 64
+    """Samples of a client."""
+    batch: int = 16
+    lr: float = 0.05
+    neighbours: int = 5
+
+
+WORKS = {
+    "W1": Work("W1", "IoT MLP", "iot_mlp", (296,), 9, local_steps=18, paper_every=20, evaluate_every=50),
+    "W2": Work(
+        "W2", "EMNIST CNN", "emnist_cnn", (1, 28, 28), 47, local_steps=4, paper_every=5, evaluate_every=10
+    ),
+}
+
+
+def network(work: Work) -> nn.Module:
+    """The model as one would write it down; from the same seed, always the same."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        if work.name == "W1":
+            return nn.Sequential(
+                nn.BatchNorm1d(296), nn.Linear(296, 128), nn.ReLU(), nn.Linear(128, work.classes)
+            )
+        return nn.Sequential(
+            nn.Conv2d(1, 32, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(1024, 857), nn.ReLU(), nn.Linear(857, work.classes),
+        )  # fmt: skip
+
+
+@cache
+def samples(work: Work) -> tuple[Tensor, Tensor]:
+    """Inputs `[P, ...]` from a normal distribution, and labels `[P]` that a linear teacher gives them."""
+    size = math.prod(work.inputs)
+    x = Stream(0, "bench inputs").normal(size, client=torch.arange(POOL)).float()
+    teacher = Stream(0, "bench teacher").normal(work.classes, client=torch.arange(size)).float()
+    return x.view(POOL, *work.inputs), (x @ teacher).argmax(dim=1)
+
+
+def deal(work: Work, clients: int) -> Tensor:
+    """The samples of each client `[M, 64]`."""
+    return Stream(0, "bench deal").integers(work.owned, client=torch.arange(clients), high=POOL)
+
+
+def learn(
+    work: Work,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    x: Tensor,
+    y: Tensor,
+    draws: torch.Generator | None = None,
+) -> Tensor:
+    """One local step on a mini-batch of a client's samples; its loss."""
+    rows = torch.randint(0, len(x), (work.batch,), generator=draws, device=x.device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return loss.detach()
+
+
+def mean_state(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of some models."""
+    return {k: torch.stack([s[k].float() for s in states]).mean(dim=0) for k in states[0]}
+
+
+class Loop:
+    """What one would write first: a model and an optimiser for each client, one after the other."""
+
+    def __init__(self, work: Work, clients: int, device: str = "cpu") -> None:
+        self.work, self.clients = work, clients
+        model = network(work).to(device)
+        self.models = [copy.deepcopy(model) for _ in range(clients)]
+        self.optimizers = [torch.optim.SGD(m.parameters(), lr=work.lr) for m in self.models]
+        x, y = samples(work)
+        rows = deal(work, clients)
+        self.x, self.y = x[rows].to(device), y[rows].to(device)
+        self.draws = torch.Generator(device).manual_seed(0)
+
+    def round(self) -> int:
+        """Local steps of everybody, then one exchange; how many client-steps that were."""
+        for _ in range(self.work.local_steps):
+            for i, (model, optimizer) in enumerate(zip(self.models, self.optimizers, strict=True)):
+                learn(self.work, model, optimizer, self.x[i], self.y[i], self.draws)
+        order = torch.randperm(self.clients, generator=self.draws, device=self.x.device)
+        company = order[: self.work.neighbours + 1].tolist()
+        mean = mean_state([self.models[i].state_dict() for i in company])
+        for i in company:
+            self.models[i].load_state_dict(mean)
+        return self.work.local_steps * self.clients
+
+    @torch.no_grad()
+    def loss(self) -> float:
+        """The mean loss of all clients on their own samples, as of now."""
+        losses = [
+            nn.functional.cross_entropy(m(x), y) for m, x, y in zip(self.models, self.x, self.y, strict=True)
+        ]
+        return float(torch.stack(losses).mean())

@@ -1,0 +1,78 @@
+"""`coterie peer`: one real peer, and how it is getting on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["peer"]
+
+peer = typer.Typer(
+    name="peer",
+    help="Run a real peer on this machine, and look at one.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+
+@peer.command()
+def run(
+    file: Annotated[Path, typer.Argument(metavar="PEER.toml", help="What the peer is, has and does.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(envvar="COTERIE_DATA", help="Where data sets lie; by default beside PEER.toml."),
+    ] = None,
+) -> None:
+    """Run a peer until Ctrl-C or SIGTERM, on which it finishes its step, saves and says goodbye.
+
+    It learns from its data all the time, asks the others for their models, and answers them. Killed or
+    stopped, it goes on from its last saved model when it is started again. Logs are JSON lines on
+    standard error.
+
+    Example:  coterie peer run PEER.toml
+    """
+    from coterie.peer.service import run as serve
+
+    serve(file, data)
+
+
+@peer.command()
+def status(
+    where: Annotated[
+        str,
+        typer.Argument(
+            metavar="ADDR | FOLDER", help="The status address from the log, or the peer's state folder."
+        ),
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Show it once and stop.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Everything, for programs; implies --once.")
+    ] = False,
+) -> None:
+    """Watch a running peer of this machine: members, last exchange, weights, accuracy, refusals.
+
+    Example:  coterie peer status state
+    """
+    import json
+    import time
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from coterie.cli.peer_table import table
+    from coterie.peer.watch import status as fetched
+
+    first = fetched(where)
+    if as_json:
+        typer.echo(json.dumps(first, indent=2))
+        return
+    console = Console()
+    if once or not console.is_terminal:
+        console.print(table(first))
+        return
+    with Live(table(first), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(1)
+            live.update(table(fetched(where)), refresh=True)

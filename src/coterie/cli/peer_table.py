@@ -1,0 +1,59 @@
+"""The status of a peer as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["percent", "table"]
+
+_STYLES = {"alive": "green", "listed": "green", "suspect": "yellow", "dead": "red", "left": "dim"}
+
+
+def table(status: Mapping[str, Any]) -> RenderableType:
+    """Members with weight and last exchange, and a summary above them."""
+    evaluated = status["evaluated"]
+    of = "" if status["iterations"] is None else f" of {status['iterations']}"
+    head = (
+        f"[bold]{escape(status['peer'])}[/bold] at {escape(status['address'])}, run {escape(status['run'])}, "
+        f"{escape(status['method'])}, {status['state']}\n"
+        f"iteration {status['t']}{of} ({status['rate'] or 0:.0f}/s), {status['exchanges']} exchanges, "
+        f"{status['bytes_sent'] / 1e6:.1f} MB sent\n"
+        f"accuracy {percent(evaluated.get('personal'))} personal, {percent(evaluated.get('global'))} global"
+    )
+    drawn = Table()
+    for title in ("member", "address", "state"):
+        drawn.add_column(title, no_wrap=True)
+    for title in ("weight", "last heard", "pulled", "pushed", "refused"):
+        drawn.add_column(title, justify="right")
+    for member in status["members"]:
+        outcomes: Mapping[str, int] = member["outcomes"]
+        refused = sum(n for what, n in outcomes.items() if what.startswith("refused"))
+        state = member["state"]
+        drawn.add_row(
+            escape(member["id"]),
+            escape(member["address"]),
+            f"[{_STYLES.get(state, 'default')}]{escape(state)}",
+            "–" if member["weight"] is None else f"{member['weight']:.3f}",
+            "never" if member["heard"] is None else f"{member['heard']:.0f} s ago",
+            str(outcomes.get("pulled", 0)),
+            str(outcomes.get("pushed", 0)),
+            str(refused),
+        )
+    parts: list[RenderableType] = [Text.from_markup(head), drawn]
+    if status["refusals"]:
+        reasons = ", ".join(f"{reason} {n}" for reason, n in sorted(status["refusals"].items()))
+        parts.append(Text(f"refusals: {reasons}", style="yellow"))
+    if status["fault"]:
+        parts.append(Text(f"fault: {status['fault']}", style="red"))
+    return Group(*parts)
+
+
+def percent(share: float | None) -> str:
+    """87.5 %, or a dash."""
+    return "–" if share is None else f"{share:.1%}"

@@ -1,0 +1,69 @@
+"""`coterie replay`: what real peers did, computed again by the simulator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["replay"]
+
+
+def replay(
+    logs: Annotated[
+        list[Path], typer.Argument(metavar="LOGS...", help="State folders of peers, or a folder above them.")
+    ],
+    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="The largest difference allowed; by default 1e-3 (float32), 1e-9 (float64)."
+        ),
+    ] = None,
+) -> None:
+    """Compute again, in the simulator, what real peers did: every step, mix and broadcast of their journals.
+
+    It must arrive at the models and the graph that they saved; else the exit code is 1.
+
+    Example:  coterie swarm --out runs/swarm && coterie replay runs/swarm
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from coterie.core.errors import ConfigError
+    from coterie.replay import replay as again
+
+    if missing := [str(folder) for folder in logs if not folder.is_dir()]:
+        raise ConfigError(f"{', '.join(missing)}: no such folder; name the state folders of peers")
+    console = Console()
+    with console.status("computing again") as shown:
+        found = again(
+            logs,
+            data,
+            lambda peer, done, rows: shown.update(f"computing again: {peer} {done}/{rows}"),
+            tolerance,
+        )
+    table = Table(title="replay", title_justify="left")
+    table.add_column("peer")
+    for title in ("lives", "t", "steps", "wakes", "adopted", "model", "graph", "agrees"):
+        table.add_column(title, justify="right")
+    for one in found:
+        table.add_row(
+            one.peer,
+            str(one.lives),
+            str(one.t),
+            str(one.steps),
+            str(one.wakes),
+            str(one.adoptions),
+            *("never saved", "–") if one.version is None else (f"{one.model:.0e}", f"{one.graph:.0e}"),
+            "[green]yes" if one.agrees else "[bold red]no",
+        )
+    console.print(table)
+    console.print(
+        f"model and graph: the largest difference between what a peer saved and what the simulator computes; "
+        f"at most {found[0].tolerance:g} of the larger number (or of one) is agreement",
+        highlight=False,
+    )
+    if not all(one.agrees for one in found):
+        raise typer.Exit(1)

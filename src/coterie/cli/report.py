@@ -1,0 +1,48 @@
+"""`coterie report`: runs as one file that can be mailed, and their figures for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["report"]
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or names under runs/.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file.")] = Path("report.html"),
+    pictures: Annotated[
+        bool, typer.Option("--figures/--no-figures", help="PNG, SVG and PDF of each figure, beside the file.")
+    ] = True,
+) -> None:
+    """Write one self-contained page with all figures, to be read offline, and the figures for a paper.
+
+    Examples:
+
+      coterie report runs/quickstart -o report.html
+
+      coterie report quickstart label-skew --no-figures
+    """
+    from coterie.cli.folders import found
+    from coterie.core.errors import ConfigError
+    from coterie.dashboard.figures import write
+    from coterie.dashboard.report import report as page
+    from coterie.runs import Run
+    from coterie.runs.files import explained, replace
+
+    folders = [found(run) for run in runs]
+    if len(set(folders)) < len(folders):
+        raise ConfigError("a run is named twice; name each once")
+    data = page(folders)
+    with explained(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    replace(out, data)
+    typer.echo(f"report    {out}  ({len(data) / 1e6:.1f} MB)")
+    if pictures:
+        folder = out.with_name(f"{out.stem}-figures")
+        for run in folders:
+            prefix = f"{run.resolve().name}-" if len(folders) > 1 else ""
+            write(Run(run), folder, prefix)
+        typer.echo(f"figures   {folder}")

@@ -1,0 +1,126 @@
+"""How a swarm is getting on: a live table in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from coterie.cli.peer_table import percent
+from coterie.experiment import Experiment
+from coterie.swarm.process import PeerProcess
+from coterie.swarm.swarm import Progress
+
+__all__ = ["asked_to_stop", "progress"]
+
+Status = dict[str, Any]
+
+
+@contextmanager
+def progress(console: Console, experiment: Experiment, label: str) -> Iterator[Progress]:
+    """The view that suits the console, for as long as the swarm lives."""
+    console.print(
+        f"[bold]swarm[/bold]: {experiment.data.clients} peers, {label}, "
+        f"{experiment.train.iterations} iterations each, mutual TLS on loopback",
+        highlight=False,
+    )
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield _Table(live)
+    else:
+        yield _Lines(console, experiment.train.iterations)
+
+
+class _Table:
+    def __init__(self, live: Live) -> None:
+        self.live, self.text = live, ""
+
+    def stage(self, text: str) -> None:
+        self.text = text
+        self.live.console.print(f"{text} ...", highlight=False, style="dim")
+
+    def peers(self, processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> None:
+        self.live.update(_table(processes, status), refresh=True)
+
+
+class _Lines:
+    """One line for each stage, and for about every tenth of the way."""
+
+    def __init__(self, console: Console, iterations: int) -> None:
+        self.console, self.iterations, self.tenth = console, iterations, 0
+
+    def stage(self, text: str) -> None:
+        self._say(f"{text} ...")
+
+    def peers(self, processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> None:
+        there = [s for s in status if s is not None]
+        if not there:
+            return
+        slowest = min(s["t"] for s in there) if len(there) == len(status) else 0
+        if slowest * 10 // self.iterations > self.tenth:
+            self.tenth = slowest * 10 // self.iterations
+            scores = [s["evaluated"]["personal"] for s in there if s["evaluated"].get("personal") is not None]
+            mean = percent(sum(scores) / len(scores) if scores else None)
+            exchanges = sum(s["exchanges"] for s in there)
+            self._say(f"{slowest}/{self.iterations}  {exchanges} exchanges  accuracy {mean}")
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> Table:
+    drawn = Table()
+    drawn.add_column("peer")
+    for title in (
+        "process",
+        "address",
+        "iteration",
+        "accuracy",
+        "exchanges",
+        "knows",
+        "listens to",
+        "refused",
+    ):
+        drawn.add_column(title, justify="right", no_wrap=True)
+    for process, one in zip(processes, status, strict=True):
+        if one is None:
+            drawn.add_row(process.name, str(process.pid), *["–"] * 3, style="dim")
+            continue
+        alive = [m for m in one["members"] if m["state"] == "alive"]
+        trusted = sorted((m for m in alive if m["weight"]), key=lambda m: -m["weight"])[:3]
+        drawn.add_row(
+            process.name,
+            str(process.pid),
+            one["address"],
+            f"{one['t']}" + (" ✓" if one["state"] == "finished" else ""),
+            percent(one["evaluated"].get("personal")),
+            str(one["exchanges"]),
+            str(len(alive)),
+            " ".join(m["id"] for m in trusted) or "–",
+            str(sum(one["refusals"].values())),
+        )
+    return drawn
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM; a second Ctrl-C stops at once."""
+    asked = threading.Event()
+
+    def ask(number: int, _frame: object) -> None:
+        if asked.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,122 @@
+"""`coterie sweep`: a grid over any keys, cut into batched jobs, here or on a Ray cluster."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coterie.cli.settings import overrides
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    grid: Annotated[
+        str | None,
+        typer.Argument(metavar="GRID.toml", help="An experiment whose \\[grid] may name any key."),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=0.1; repeatable."
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A Ray cluster: auto, HOST:PORT, ray://HOST:PORT, or local to start one here.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where data sets lie, on every worker; by default in the COTERIE_DATA of each.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The sweep folder; by default sweeps/<name>.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped or killed sweep.")] = False,
+    cpus: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Cores for each job; by default all of this machine."),
+    ] = None,
+    worlds: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="At most so many worlds in a job; by default all that fit."),
+    ] = None,
+    retries: Annotated[
+        int, typer.Option(min=0, metavar="N", help="How often a job whose worker died is begun again.")
+    ] = 3,
+    checkpoint: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Save a checkpoint of each job this often.")
+    ] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for programs.")] = False,
+) -> None:
+    """Run a grid of settings: one batched run for all that can share one, many runs at once on Ray.
+
+    Examples:
+
+      coterie sweep grid.toml
+
+      coterie sweep grid.toml --ray auto --worlds 40     (smaller jobs, spread over the cluster)
+
+      coterie sweep --resume --out sweeps/sizes     (after Ctrl-C, a crash or a power cut)
+    """
+    from rich.console import Console
+
+    from coterie.core.errors import ConfigError
+    from coterie.runs.files import encode
+    from coterie.runs.text import table
+    from coterie.sweep.conduct import SweepStopped
+    from coterie.sweep.conduct import sweep as conduct
+    from coterie.sweep.grid import read
+    from coterie.sweep.reading import Sweep
+    from coterie.sweep.view import view
+
+    if grid is None:
+        if not (resume and out):
+            raise ConfigError("name a GRID.toml, or --resume with --out")
+        grid = str(Sweep(out).path / "sweep.toml")
+    changes = overrides(sets or [])
+    changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
+    chosen = read(grid, changes)
+    console = Console(stderr=as_json)
+    keys = ", ".join(f"{path} ({len(values)})" for path, values in chosen.keys.items())
+    console.print(f"[bold]{chosen.base.name}[/bold]: a sweep over {keys}", highlight=False)
+    try:
+        with view(console) as shown:
+            found = conduct(
+                chosen,
+                out,
+                ray=ray,
+                resume=resume,
+                data=data,
+                cpus=cpus,
+                worlds=worlds,
+                retries=retries,
+                view=shown,
+                checkpoint_every=checkpoint,
+            )
+    except SweepStopped as stopped:
+        again = f"coterie sweep --resume --out {shlex.quote(str(stopped.path))}"
+        again += f" --ray {shlex.quote(ray)}" if ray else ""
+        console.print(
+            f"{stopped}.\nContinue with: {again}",
+            style="yellow",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(130) from None
+    summary = found.summary()
+    if as_json:
+        typer.echo(encode(summary, indent=2), nl=False)
+    else:
+        console.print(table(summary))
+    for file in ("manifest.json", "table.csv", "table.json", "table.md"):
+        typer.echo(f"wrote     {found.path / file}", err=as_json)

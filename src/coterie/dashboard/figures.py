@@ -1,0 +1,187 @@
+"""The figures of a run for a paper: one column wide, small type, no titles, fonts embedded."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from coterie.core.errors import RunError
+from coterie.runs import Run
+from coterie.runs.files import explained, replace
+from coterie.runs.plot_gain import gains
+from coterie.runs.plot_graph import weights
+from coterie.runs.style import FAINT, GREY, HEAT, INK, STYLE, label_colours, method_colours
+from coterie.runs.summary import curve
+from coterie.runs.tracks import Track, by_name
+
+__all__ = ["FORMATS", "figures", "write"]
+
+FORMATS = ("pdf", "png", "svg")
+_COLUMN = 3.5
+_PAPER = STYLE | {
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "figure.dpi": 300,
+    "font.size": 8,
+    "legend.fontsize": 7,
+    "legend.handlelength": 1.6,
+    "legend.labelspacing": 0.3,
+    "lines.linewidth": 1.3,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "coterie",
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+}
+_SCORES = {
+    "personal": ("personal accuracy (%)", 100.0),
+    "global": ("global accuracy (%)", 100.0),
+    "loss": ("training loss", 1.0),
+}
+_NAMED = 20
+
+
+def write(run: Run, folder: Path, prefix: str = "") -> list[Path]:
+    """Every figure in every format."""
+    if not run.tracks:
+        raise RunError(f"{run.path} has nothing to draw yet: no evaluation has been recorded")
+    with mpl.rc_context(_PAPER):
+        drawn = figures(run)
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for name, figure in drawn.items():
+            FigureCanvasAgg(figure)
+            for kind in FORMATS:
+                image = io.BytesIO()
+                # No date: the same run gives the same bytes.
+                date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
+                figure.savefig(image, format=kind, metadata=date)
+                paths.append(folder / f"{prefix}{name}.{kind}")
+                replace(paths[-1], image.getvalue())
+        return paths
+
+
+def figures(run: Run) -> dict[str, Figure]:
+    """Curves, graphs, gains and labels, as far as the run has them."""
+    methods = by_name(run.tracks)
+    found = {f"curve-{score}": _curve(methods, score) for score in _SCORES}
+    found["bytes"] = _bytes(methods)
+    for name, worlds in methods.items():
+        if any(w.world in run.weighed for w in worlds):
+            found[f"graph-{re.sub(r'[^A-Za-z0-9.+=-]+', '_', name).strip('_')}"] = _graph(run, worlds)
+    if (figure := _gain(methods)) is not None:
+        found["gain"] = figure
+    found["labels"] = _labels(run.tracks[0])
+    return found
+
+
+def _curve(methods: Mapping[str, Sequence[Track]], score: str) -> Figure:
+    label, scale = _SCORES[score]
+    figure = Figure(figsize=(_COLUMN, 2.3), layout="constrained")
+    ax = figure.subplots()
+    for name, (colour, dashes) in method_colours(methods).items():
+        t, means = curve(methods[name], score)
+        mean = scale * means.mean(axis=0)
+        ax.plot(t, mean, dashes, color=colour, label=name)
+        if len(means) > 1:
+            std = scale * means.std(axis=0, ddof=1)
+            ax.fill_between(t, mean - std, mean + std, color=colour, alpha=0.18, linewidth=0)
+    ax.set_xlabel("iteration")
+    ax.set_ylabel(label)
+    ax.set_xlim(left=0)
+    ax.grid(axis="y", linewidth=0.5)
+    ax.legend(loc="best", ncols=1 + (len(methods) > 6))
+    return figure
+
+
+def _bytes(methods: Mapping[str, Sequence[Track]]) -> Figure:
+    figure = Figure(figsize=(_COLUMN, 2.3), layout="constrained")
+    ax = figure.subplots()
+    for name, (colour, dashes) in method_colours(methods).items():
+        world = methods[name][0]
+        ax.plot(world.t, world.bytes / 1e6, dashes, color=colour, label=name)
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("sent by all clients (MB)")
+    ax.set_xlim(left=0)
+    ax.set_ylim(bottom=0)
+    ax.grid(axis="y", linewidth=0.5)
+    ax.legend(loc="best")
+    return figure
+
+
+def _graph(run: Run, worlds: Sequence[Track]) -> Figure:
+    weight, group, _ = weights(worlds, run.weighed)
+    order = np.argsort(group, kind="stable")
+    off = ~np.eye(len(group), dtype=bool)
+    shown = np.where(off, weight, np.nan)[np.ix_(order, order)]
+    top = float(np.quantile(weight[off], 0.95)) or float(weight.max()) or 1.0
+    figure = Figure(figsize=(_COLUMN, 2.9), layout="constrained")
+    ax = figure.subplots()
+    image = ax.imshow(np.ma.masked_invalid(shown), cmap=HEAT, vmin=0, vmax=top, interpolation="nearest")
+    for start in np.flatnonzero(np.diff(group[order])) + 0.5:
+        ax.axhline(start, color=INK, linewidth=0.6)
+        ax.axvline(start, color=INK, linewidth=0.6)
+    ax.set_xlabel("speaking client")
+    ax.set_ylabel("listening client")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    bar = figure.colorbar(image, ax=ax, fraction=0.045, pad=0.03, extend="max")
+    bar.set_label("weight $w_{ij}$", parse_math=True)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _gain(methods: Mapping[str, Sequence[Track]]) -> Figure | None:
+    found = {name: g for name, worlds in methods.items() if (g := gains(worlds)) is not None}
+    if not found:
+        return None
+    figure = Figure(figsize=(_COLUMN, 2.3), layout="constrained")
+    ax = figure.subplots()
+    looks = method_colours(methods)
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    for name, values in found.items():
+        share = 100 * (np.arange(len(values)) + 0.5) / len(values)
+        ax.plot(share, 100 * values, looks[name][1], color=looks[name][0], label=name)
+    ax.set_xlabel("clients, sorted (%)")
+    ax.set_ylabel("gain over Local (points)")
+    ax.set_xlim(0, 100)
+    ax.grid(axis="y", linewidth=0.5)
+    ax.legend(loc="best")
+    return figure
+
+
+def _labels(world: Track) -> Figure:
+    order = np.argsort(world.group, kind="stable")
+    counts, m = world.labels[order], len(order)
+    ends = np.cumsum(counts, axis=1)
+    rows = np.arange(m)
+    edges = np.stack([rows - 0.5, rows + 0.5], axis=1).ravel()
+    figure = Figure(figsize=(_COLUMN, 2.6), layout="constrained")
+    ax = figure.subplots()
+    colours = label_colours(counts.shape[1])
+    for count, end, colour, name in zip(counts.T, ends.T, colours, world.classes, strict=True):
+        low, high = np.repeat(end - count, 2), np.repeat(end, 2)
+        shown = name if len(world.classes) <= _NAMED else None
+        ax.fill_betweenx(edges, low, high, color=colour, linewidth=0, label=shown)
+    if m <= 2 * _NAMED:
+        ax.hlines(rows[1:] - 0.5, 0, ends[:, -1].max(), color="white", linewidth=0.8)
+    ax.set_ylim(m - 0.5, -0.5)
+    ax.set_xlim(0, ends[:, -1].max())
+    ax.set_yticks([])
+    ax.set_xlabel("training samples")
+    ax.set_ylabel("client")
+    ax.tick_params(axis="x", color=FAINT)
+    if len(world.classes) <= _NAMED:
+        figure.legend(loc="outside right center", handlelength=0.8, handleheight=0.8)
+    return figure

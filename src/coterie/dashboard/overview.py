@@ -1,0 +1,158 @@
+"""A run as a whole: how far it is, its curves, its result table, what it was made with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.core.errors import RunError
+from coterie.dashboard.opened import PATIENCE, Opened, plain
+from coterie.runs.files import read_json
+from coterie.runs.graph import graph_auc
+from coterie.runs.summary import curve
+from coterie.runs.text import caption, columns
+from coterie.runs.tracks import Floats, Track, by_name
+
+__all__ = ["curves", "overview", "status"]
+
+_SCORES = ("personal", "global", "loss")
+_POINTS = 400
+"""More evaluations than this are thinned out: a curve is no wider on any screen."""
+_SMALL = 16 << 20
+"""Bytes of exchanges that may be read for the graph AUC of a run that has no summary yet."""
+_QUIET = 60.0
+"""Seconds without a sign of life after which a page says so, if evaluations come more often than that."""
+
+
+def status(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
+    """How far the run is, and how well each method does; quick, since a list asks it of every run."""
+    return _status(opened, _summary(opened, opened.tracks(patience=0)))
+
+
+def _status(opened: Opened, summary: Mapping[str, Any]) -> dict[str, Any]:
+    run = opened.run
+    now = run.status
+    t, total, seconds = now["t"], now["iterations"], now.get("seconds", 0.0)
+    going = now["state"] == "running"
+    return {
+        "name": run.config["name"],
+        "state": now["state"],
+        "t": t,
+        "iterations": total,
+        "seconds": seconds,
+        "left": plain(seconds * (total - t) / t) if going and t else None,
+        "quiet": plain(_quiet(opened, now)) if going else None,
+        "date": run.environment.get("date"),
+        "clients": run.config["data"]["clients"],
+        "seeds": len(run.config["seeds"]),
+        "methods": {name: plain(m["personal"]["mean"]) for name, m in summary["methods"].items()},
+    }
+
+
+def overview(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
+    """Everything about a run but its curves."""
+    run = opened.run
+    tracks = opened.tracks(patience=0.5 * PATIENCE)
+    summary = _summary(opened, tracks, graphs=True)
+    train = run.config["train"]
+    iterations = train["iterations"]
+    return {
+        **_status(opened, summary),
+        "path": str(run.path),
+        "groups": summary["groups"],
+        "length": iterations,
+        "closing": iterations - round(train["personalize"] * iterations),
+        "rows": [_about(run, worlds) for worlds in by_name(tracks).values()],
+        "table": {
+            title: [{"value": plain(c.value), "text": c.text, "best": c.best} for c in cells]
+            for title, cells in columns(summary).items()
+        },
+        "caption": caption(summary),
+        "parameters": run.config,
+        "environment": run.environment,
+    }
+
+
+def curves(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
+    """Mean over clients and seeds of each method over time, and the standard deviation over seeds."""
+    methods = by_name(opened.tracks())
+    return {
+        "complete": opened.evaluations.share,
+        "methods": {
+            name: {
+                **{score: _band(*curve(worlds, score)) for score in _SCORES},
+                "bytes": _band(*_bytes(worlds)),
+            }
+            for name, worlds in methods.items()
+        },
+    }
+
+
+def _about(run: Any, worlds: Sequence[Track]) -> dict[str, Any]:
+    first = worlds[0]
+    return {
+        "name": first.name,
+        "label": first.label,
+        "alone": first.alone,
+        "setting": list(first.setting.values()),
+        "seeds": [w.seed for w in worlds],
+        "labels": list(run.config["methods"]),
+    }
+
+
+def _summary(opened: Opened, tracks: Sequence[Track], graphs: bool = False) -> dict[str, Any]:
+    """By what has been read; of a run that is done, as far as it was written down, as it was written."""
+    summary = opened.run.summarized(tracks, {})
+    methods = summary["methods"]
+    file = opened.run.path / "summary.json"
+    if summary["state"] == "done" and file.exists():
+        written = read_json(file)
+        if not (isinstance(written, dict) and isinstance(written.get("methods"), dict)):
+            raise RunError(f"{file} is damaged: it has no methods")
+        return (
+            summary
+            | written
+            | {"methods": {k: methods.get(k, {}) | v for k, v in written["methods"].items()}}
+        )
+    if graphs and summary["groups"] > 1 and _small(opened.run.path / "exchanges.jsonl"):
+        for name, worlds in by_name(tracks).items():
+            methods[name]["graph_auc"] = _found_groups(opened, worlds)
+    return summary
+
+
+def _small(file: Path) -> bool:
+    return file.exists() and file.stat().st_size < _SMALL
+
+
+def _found_groups(opened: Opened, worlds: Sequence[Track]) -> float | None:
+    """Mean over seeds of the graph AUC, by the exchanges read so far."""
+    graphs = [(opened.history(w, patience=0.1)[0].graph(), w.group) for w in worlds]
+    found = [auc for graph, group in graphs if (auc := graph_auc(graph, group)) is not None]
+    return float(np.mean(found)) if found else None
+
+
+def _quiet(opened: Opened, now: Mapping[str, Any]) -> float | None:
+    """Seconds since the last sign of life, if a killed process is a likely reason."""
+    file = opened.run.path / "status.json"
+    since = time.time() - (file if file.exists() else opened.run.path).stat().st_mtime
+    evaluations = max(1.0, now["t"] / opened.run.config["evaluate"]["every"])
+    return since if since > max(_QUIET, 5 * now.get("seconds", 0.0) / evaluations) else None
+
+
+def _band(t: Floats, means: Floats) -> dict[str, Any]:
+    some = np.unique(np.linspace(0, len(t) - 1, min(len(t), _POINTS)).round().astype(int))
+    std = means.std(axis=0, ddof=1) if len(means) > 1 else np.full(len(t), np.nan)
+    return {
+        "t": t[some].astype(int).tolist(),
+        "mean": plain(means.mean(axis=0)[some]),
+        "std": plain(std[some]),
+    }
+
+
+def _bytes(worlds: Sequence[Track]) -> tuple[Floats, Floats]:
+    t, _ = curve(worlds, "personal")
+    return t, np.stack([w.bytes[np.isin(w.t, t)] for w in worlds]).astype(np.float64)

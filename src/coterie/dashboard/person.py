@@ -1,0 +1,130 @@
+"""One client, and why it listens to whom it listens to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from coterie.core.errors import RunError
+from coterie.dashboard.opened import Opened, number, plain
+from coterie.runs.history import History
+from coterie.runs.tracks import Track
+
+__all__ = ["person"]
+
+_LINES = 6
+"""Neighbours whose weights are drawn over time."""
+_EVENTS = 200
+_POINTS = 300
+
+
+def person(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
+    """Its data, its neighbours at t, their weights over time, its confidence, what it heard, its accuracy."""
+    opened.tracks()
+    world = opened.world(query)
+    m = len(world.group)
+    client = int(number(query, "client") or 0)
+    if client >= m:
+        raise RunError(f"there is no client {client}; there are 0 to {m - 1}")
+    history, complete = opened.history(world)
+    t = number(query, "t")
+    neighbours = _neighbours(world, history, client, t)
+    return {
+        "client": client,
+        "complete": min(complete, opened.evaluations.share),
+        "group": int(world.group[client]),
+        "groups": len(np.unique(world.group)),
+        "train": int(world.train[client]),
+        "attacker": client in world.attackers,
+        "classes": list(world.classes),
+        "labels": world.labels[client].tolist(),
+        "neighbours": neighbours,
+        "weights": [_line(history, client, n["client"]) for n in neighbours[:_LINES]],
+        "confidence": _confidence(history, client),
+        "events": _events(history, client, t),
+        "accuracy": _accuracy(world, client),
+    }
+
+
+def _neighbours(world: Track, history: History, client: int, t: float | None) -> list[dict[str, Any]]:
+    """All it has heard by t, those it listens to most first."""
+    known = history.until(t)
+    mine = np.flatnonzero(known.client == client)
+    last = dict(zip(known.neighbour[mine].tolist(), mine.tolist(), strict=True))
+    times = np.bincount(known.neighbour[mine], minlength=len(world.group))
+    total = float(sum(known.weight[p] for p in last.values()))
+    found = [
+        {
+            "client": j,
+            "group": int(world.group[j]),
+            "weight": plain(known.weight[p]),
+            "share": plain(known.weight[p] / total) if total > 0 else 0.0,
+            "distance": plain(known.distance[p]),
+            "met": int(times[j]),
+            "last": int(known.t[p]),
+        }
+        for j, p in last.items()
+    ]
+    return sorted(found, key=lambda n: (-n["weight"], n["client"]))
+
+
+def _line(history: History, client: int, other: int) -> dict[str, Any]:
+    known = history.until(None)
+    mine = _thin(np.flatnonzero((known.client == client) & (known.neighbour == other)))
+    return {"client": other, "t": known.t[mine].tolist(), "weight": plain(known.weight[mine])}
+
+
+def _confidence(history: History, client: int) -> dict[str, Any]:
+    moments = history.moments
+    mine = _thin(np.flatnonzero((moments.client == client) & ~np.isnan(moments.confidence)))
+    return {"t": moments.t[mine].tolist(), "value": plain(moments.confidence[mine])}
+
+
+def _events(history: History, client: int, t: float | None) -> list[dict[str, Any]]:
+    """What it heard when, the latest first."""
+    moments, pairs = history.moments, history.pairs
+    ends = np.cumsum(moments.size)
+    mine = np.flatnonzero((moments.client == client) & (moments.t <= (np.inf if t is None else t)))
+    found = []
+    for q in mine[::-1][:_EVENTS].tolist():
+        part = slice(int(ends[q] - moments.size[q]), int(ends[q]))
+        heard = pairs.heard[part]
+        found.append(
+            {
+                "t": int(moments.t[q]),
+                "kind": "received" if moments.received[q] else "woke",
+                "from": pairs.neighbour[part][heard].tolist(),
+                "lost": pairs.neighbour[part][~heard].tolist(),
+                "weight": plain(pairs.weight[part][heard], 3),
+            }
+        )
+    return found
+
+
+def _accuracy(world: Track, client: int) -> dict[str, Any]:
+    """Personal accuracy over time, its own and that of the same client alone."""
+    twin = world.twin if not world.alone else None
+    some = _thin(np.arange(len(world.t)))
+    found = {
+        "t": world.t[some].tolist(),
+        "own": plain(world.scores["personal"][some, client]),
+        "global": plain(world.scores["global"][some, client]),
+        "local": None,
+    }
+    if twin is not None:
+        others = _thin(np.arange(len(twin.t)))
+        found["local"] = {
+            "t": twin.t[others].tolist(),
+            "own": plain(twin.scores["personal"][others, client]),
+            "global": plain(twin.scores["global"][others, client]),
+        }
+    return found
+
+
+def _thin(positions: Any) -> Any:
+    """At most so many of them as a line has points on a screen, the first and the last among them."""
+    if len(positions) <= _POINTS:
+        return positions
+    return positions[np.linspace(0, len(positions) - 1, _POINTS).round().astype(int)]

@@ -1,0 +1,32 @@
+// Numbers as people read them, always with their unit.
+
+export const NONE = "–";
+const there = (v) => v !== null && v !== undefined && Number.isFinite(v);
+
+export const percent = (v, digits = 1) => there(v) ? `${(100 * v).toFixed(digits)} %` : NONE;
+export const whole = (v) => percent(v, 0);
+export const points = (v) => there(v) ? `${v > 0 ? "+" : v < 0 ? "−" : "±"}${Math.abs(100 * v).toFixed(1)} pts` : NONE;
+export const count = (v) => there(v) ? Math.round(v).toLocaleString("en").replaceAll(",", "\u202f") : NONE;
+export const amount = (v) => !there(v) ? NONE : v === 0 ? "0" : Math.abs(v) >= 100 ? count(v) : String(Number(v.toPrecision(3)));
+
+export function bytes(v) {
+  if (!there(v)) return NONE;
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let k = 0;
+  while (v >= 1000 && k < units.length - 1) { v /= 1000; k += 1; }
+  return `${k && v < 100 ? v.toFixed(1) : Math.round(v)} ${units[k]}`;
+}
+
+export const roundBytes = (v) => bytes(v).replace(".0 ", " ");
+
+export function duration(seconds) {
+  if (!there(seconds)) return NONE;
+  const s = Math.round(seconds);
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+export const day = (iso) => iso ? iso.slice(0, 16).replace("T", " ") : NONE;
+export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;

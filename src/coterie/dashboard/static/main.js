@@ -1,0 +1,115 @@
+// Which page is shown, what is above it, and that it stays up to date.
+import { server, watch } from "./api.js";
+import { clients } from "./clients.js";
+import { compare } from "./compare.js";
+import { h, hideTip, problem, put } from "./dom.js";
+import { graph } from "./graph.js";
+import { overview } from "./overview.js";
+import { missing, runs } from "./runs.js";
+import { swarm } from "./swarm.js";
+import { themeButton } from "./theme.js";
+
+const SWARM = { swarm: "Live swarm" };
+const VIEWS = { overview: "Overview", graph: "Graph", clients: "Clients" };
+const page = document.getElementById("page"), banner = document.getElementById("banner");
+let current = null, unwatch = null, busy = false, waiting = false, missed = false;
+
+const link = {
+  run: (id, view = "overview", query = {}) => `#/run/${encodeURIComponent(id)}/${view}${Object.keys(query).length ? `?${new URLSearchParams(query)}` : ""}`,
+  compare: (ids) => `#/compare/${ids.map(encodeURIComponent).join(",")}`,
+};
+
+function where() {
+  const [path, query] = location.hash.slice(1).split("?");
+  const [, place, id, view] = path.split("/");
+  return { place, id, view, query: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+async function show() {
+  hideTip();
+  unwatch?.();
+  current?.close?.();
+  current = null;
+  const { place, id, view, query } = where();
+  const here = location.hash;
+  const name = place === "run" ? decodeURIComponent(id) : null;
+  document.title = name ? `${name} · coterie` : "coterie";
+  put(document.getElementById("top"), header(name, view));
+  page.setAttribute("aria-busy", "true");
+  await listening(name); // first, so that nothing that changes from here on is missed
+  try {
+    if (here !== location.hash) return;
+    const next = await open(place, id, name, view, query);
+    if (here !== location.hash) return;
+    current = next;
+    put(page, current.node);
+  } catch (error) {
+    if (here === location.hash) put(page, missing(error));
+  }
+  page.removeAttribute("aria-busy");
+}
+
+// Watches for changes; done once the line is up, or is known to be down.
+function listening(name) {
+  let first = true;
+  return new Promise((done) => {
+    unwatch = watch(name, () => {
+      const news = !first || missed;
+      first = missed = false;
+      done();
+      if (news) refresh();
+    }, (down) => { lost(down); done(); });
+  });
+}
+
+function open(place, id, name, view, query) {
+  if (place === "compare") return compare(id.split(",").map((one) => server.run(decodeURIComponent(one))), link);
+  if (place !== "run") return runs(server, link);
+  const source = server.run(name);
+  const remember = (now) => history.replaceState(null, "", link.run(name, view, now));
+  if (view === "swarm") return swarm(source);
+  if (view === "graph") return graph(source, query, remember);
+  if (view === "clients") return clients(source, query, remember, (q) => link.run(name, "graph", q));
+  return overview(source);
+}
+
+function header(name, view) {
+  const views = view in SWARM ? SWARM : VIEWS, here = view in views ? view : "overview";
+  return [h("a", { class: "brand", href: "#/" }, h("img", { src: "/static/icon.svg", alt: "", width: 22, height: 22 }), "coterie"),
+    name !== null && h("span", { class: "crumb" }, name),
+    name !== null && h("nav", { "aria-label": "views" }, Object.entries(views).map(([key, title]) =>
+      h("a", { href: link.run(name, key), "aria-current": here === key ? "page" : null }, title))),
+    themeButton()];
+}
+
+async function refresh() {
+  waiting = true;
+  if (busy) return;
+  busy = true;
+  while (waiting) {
+    waiting = false;
+    try {
+      if (current) await current.refresh(); else await show();
+    } catch (error) {
+      put(page, missing(error));
+      current = null;
+    }
+  }
+  busy = false;
+}
+
+function lost(down) {
+  missed ||= down;
+  if (down) put(banner, problem("The dashboard does not answer", "It may have been stopped. Start it again with `coterie dashboard`; this page then goes on by itself."));
+  else put(banner);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA|BUTTON)$/.test(event.target.tagName) && event.key === " ") return;
+  const { place, id } = where();
+  const views = Object.keys(VIEWS);
+  if (place === "run" && /^[1-3]$/.test(event.key) && event.target.tagName !== "INPUT") location.hash = link.run(decodeURIComponent(id), views[event.key - 1]);
+  else if (current?.keys?.[event.key]) { event.preventDefault(); current.keys[event.key](); }
+});
+addEventListener("hashchange", show);
+show();

@@ -1,0 +1,22 @@
+// Light or dark: as the system says, until the reader says otherwise.
+import { h } from "./dom.js";
+
+const system = matchMedia("(prefers-color-scheme: dark)");
+const chosen = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
+
+function apply() {
+  document.documentElement.dataset.theme = chosen() ?? (system.matches ? "dark" : "light");
+  document.dispatchEvent(new Event("theme"));
+}
+
+export function themeButton() {
+  return h("button", { type: "button", class: "theme", "aria-label": "light or dark", title: "light or dark", onclick: () => {
+    const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    try { localStorage.setItem("theme", next); } catch { /* a file may not store anything: the choice lasts until it is closed */ }
+    document.documentElement.dataset.theme = next;
+    document.dispatchEvent(new Event("theme"));
+  } }, "◐");
+}
+
+system.addEventListener("change", apply);
+apply();

@@ -1,0 +1,132 @@
+"""A chain of known layers: forward, loss, backward, descent, for all clients at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.task import Task
+from coterie.core.types import Tensors
+from coterie.engine.network.batch_norm import BatchNorm
+from coterie.engine.network.convolution import Convolution
+from coterie.engine.network.layer import Gradient, Layer, Outer
+from coterie.engine.network.linear import Linear
+from coterie.engine.network.shapes import Flatten, MaxPool, Relu
+
+__all__ = ["Gradients", "Network", "descend", "network", "written_out"]
+
+
+class Gradients(NamedTuple):
+    """What one mini-batch says."""
+
+    loss: Tensor
+    """`[n]`"""
+    grads: dict[str, Gradient]
+    buffers: Tensors
+    """The buffers that changed."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """The layers of a model, from the input on; cross-entropy is its loss."""
+
+    layers: tuple[Layer, ...]
+    learns: tuple[bool, ...]
+    """Whether a layer, or one before it, has parameters."""
+
+    def logits(self, state: Tensors, x: Tensor) -> Tensor:
+        """Outputs `[n, B, L]` with running statistics."""
+        x = _channels_last(x)
+        for layer in self.layers:
+            x = layer.evaluate(state, x)
+        return x
+
+    def gradients(self, state: Tensors, x: Tensor, y: Tensor, scale: Tensor) -> Gradients:
+        """The mean loss of each client's mini-batch and its gradients, times `scale` `[n]`."""
+        buffers: Tensors = {}
+        saved = []
+        x = _channels_last(x)
+        for layer in self.layers:
+            x, kept, changed = layer.forward(state, x)
+            saved.append(kept)
+            buffers |= changed
+        logs = x.log_softmax(dim=-1)
+        hit = torch.arange(x.shape[-1], device=x.device) == y[..., None]
+        loss = -torch.where(hit, logs, 0.0).sum(dim=-1).mean(dim=-1)
+        dy = (logs.exp() - hit.to(x.dtype)) * (scale / y.shape[-1])[:, None, None]
+        grads: dict[str, Gradient] = {}
+        for i in reversed(range(len(self.layers))):
+            if not self.learns[i]:
+                break
+            inner = i > 0 and self.learns[i - 1]
+            dx, found = self.layers[i].backward(state, saved[i], dy, inner)
+            grads |= found
+            if dx is None:
+                break
+            dy = dx
+        return Gradients(loss, grads, buffers)
+
+
+def network(task: Task, inputs: Sequence[int]) -> Network | None:
+    """The task's model, for samples of shape `inputs`, as known layers; None where one is unknown."""
+    model = task.evaluated[0]
+    frozen = any(not p.requires_grad for p in model.parameters())
+    if task.loss is not nn.functional.cross_entropy or type(model) is not nn.Sequential or frozen:
+        return None
+    layers: list[Layer] = []
+    learns: list[bool] = []
+    known = _OF_FEATURES if len(inputs) == 1 else _OF_IMAGES if len(inputs) == 3 else _OF_OTHERS
+    for name, module in model.named_children():
+        make = known.get(type(module))
+        layer = make(name, module) if make else None
+        if layer is None:
+            return None
+        if isinstance(layer, Flatten):
+            known = _OF_FEATURES
+        layers.append(layer)
+        learns.append(any(True for _ in module.parameters()) or (bool(learns) and learns[-1]))
+    return Network(tuple(layers), tuple(learns)) if known is _OF_FEATURES else None
+
+
+def descend(params: Tensors, grads: dict[str, Gradient]) -> None:
+    """θ ← θ - gradient, in place."""
+    for name, gradient in grads.items():
+        if isinstance(gradient, Outer):
+            params[name].baddbmm_(gradient.left.mT, gradient.right, alpha=-1)
+        else:
+            params[name].sub_(gradient)
+
+
+def written_out(grads: dict[str, Gradient]) -> Tensors:
+    """Every gradient as a tensor."""
+    return {name: torch.bmm(g.left.mT, g.right) if isinstance(g, Outer) else g for name, g in grads.items()}
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.permute(0, 1, 3, 4, 2) if x.dim() == 5 else x
+
+
+def _pool(_name: str, module: Any) -> Layer | None:
+    k = module.kernel_size
+    plain = module.stride == k and module.padding == 0 and module.dilation == 1 and not module.ceil_mode
+    return MaxPool(k) if isinstance(k, int) and plain else None
+
+
+def _flatten(_name: str, module: Any) -> Layer | None:
+    return Flatten() if (module.start_dim, module.end_dim) == (1, -1) else None
+
+
+_Known: TypeAlias = dict[type[nn.Module], Callable[[str, Any], Layer | None]]
+
+_OF_OTHERS: _Known = {nn.Flatten: _flatten, nn.ReLU: lambda _name, _module: Relu()}
+_OF_FEATURES: _Known = {**_OF_OTHERS, nn.Linear: Linear.of, nn.BatchNorm1d: BatchNorm.of}
+_OF_IMAGES: _Known = {
+    **_OF_OTHERS,
+    nn.Conv2d: Convolution.of,
+    nn.BatchNorm2d: BatchNorm.of,
+    nn.MaxPool2d: _pool,
+}

@@ -1,0 +1,72 @@
+"""Everything that a peer raises on purpose, as one tree, and the reasons of a refusal.
+
+    CoterieError
+    └── PeerError
+        ├── IdentityError     a key, certificate or CA folder that cannot be used; the owner can mend it
+        ├── Refused           something from another peer that is not taken; it has a `reason`
+        └── Unreachable       no answer from another peer
+            └── TimedOut      an answer that came too late or stood still
+
+`Refused` leaves every state as it was: it is logged on one line and counted by its reason.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from coterie.core.errors import CoterieError
+
+__all__ = ["IdentityError", "PeerError", "Reason", "Refused", "TimedOut", "Unreachable"]
+
+
+class Reason(StrEnum):
+    """Why something from another peer was not taken; counters and logs use these words."""
+
+    CERTIFICATE = "certificate"  # not of our CA, not valid now, wrong use
+    IDENTITY = "identity"  # not the peer that was dialled, or a claim to be another one
+    NAME = "name"  # an id outside the grammar
+    REVOKED = "revoked"  # on the CA's deny list
+    SIGNATURE = "signature"  # not signed by whom it says
+    STALE = "stale"  # older than what is known: a replay, or a rolled-back list
+    DUPLICATE_ID = "duplicate-id"  # two nodes live under one id
+    FULL = "full"  # the member table has no room
+    UNKNOWN = "unknown"  # no member of that name
+    PROTOCOL = "protocol"  # another version of the protocol
+    FEDERATION = "federation"  # another federation
+    RUN = "run"  # another run of the federation
+    SCHEMA = "schema"  # another model: names, shapes or types differ
+    FORMAT = "format"  # bytes that are not what they should be
+    SIZE = "size"  # more or fewer bytes than allowed or announced
+    DIGEST = "digest"  # bytes that do not have the announced SHA-256
+    CONFLICT = "conflict"  # the same version with other bytes
+    VALUES = "values"  # NaN, infinite or absurdly large numbers
+    BUSY = "busy"  # over a cap on calls or streams
+    SLOW = "slow"  # no progress within the time given
+    STOPPING = "stopping"  # the peer is about to leave
+
+
+class PeerError(CoterieError):
+    """A fault of a peer, of its settings or of the network."""
+
+
+class IdentityError(PeerError):
+    """A key, certificate or CA folder that cannot be used."""
+
+
+class Refused(PeerError):  # noqa: N818 - it is what happened
+    """Something from another peer that is not taken; nothing has changed."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[Reason, str]]:
+        return type(self), (self.reason, str(self))  # so that it can cross to another process
+
+
+class Unreachable(PeerError):  # noqa: N818 - it is what the peer is
+    """Another peer that gives no answer."""
+
+
+class TimedOut(Unreachable):
+    """An answer that came too late or stood still."""

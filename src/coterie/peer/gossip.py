@@ -1,0 +1,103 @@
+"""Membership on the move: rounds of gossip by the clock, and what they bring to the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coterie.peer.errors import PeerError, Refused
+from coterie.peer.identity import Identity
+from coterie.peer.ids import Contact
+from coterie.peer.membership import Membership, Status
+from coterie.peer.transport import Transport
+
+__all__ = ["Gossip"]
+
+log = logging.getLogger(__name__)
+
+TICK = 0.1
+"""Seconds between two looks at the clock; news can bring the next round forward."""
+GOODBYE = 2.0
+"""Seconds for the last words."""
+_LOUD = {"refused", "duplicate", "revoked", "expired"}
+
+
+class Gossip:
+    """The other members as gossip has them; a `Roster`."""
+
+    def __init__(self, identity: Identity, membership: Membership) -> None:
+        self.identity, self.membership = identity, membership
+        self._silent: set[str] = set()
+
+    def alive(self) -> Mapping[str, str]:
+        return {m.id: m.address for m in self.membership.alive()}
+
+    def gone(self) -> Sequence[str]:
+        there = (m for m in self.membership.members() if m.status in (Status.DEAD, Status.LEFT))
+        return [m.id for m in sorted(there, key=lambda m: m.heard)]
+
+    async def gossip(self, sender: str, packet: bytes) -> bytes:
+        try:
+            return self.membership.answer(sender, packet, time.monotonic())
+        finally:
+            self._log()
+
+    def view(self) -> list[dict[str, Any]]:
+        return [
+            {"id": m.id, "address": m.address, "state": m.status.value} for m in self.membership.members()
+        ]
+
+    async def live(self, transport: Transport) -> None:
+        """Round after round, until cancelled."""
+        calls: set[asyncio.Task[None]] = set()
+        while True:
+            now = time.monotonic()
+            if now < self.membership.due:
+                await asyncio.sleep(min(TICK, self.membership.due - now))
+                continue
+            for contact in self.membership.round(now):
+                # A call that hangs must not delay the next round, so it is not waited for.
+                call = asyncio.ensure_future(self._dial(transport, contact))
+                calls.add(call)
+                call.add_done_callback(calls.discard)
+            self._log()
+
+    async def leave(self, transport: Transport) -> None:
+        """Say goodbye to a few, who tell the others."""
+        contacts = self.membership.leave(time.monotonic())
+        calls = [asyncio.ensure_future(self._dial(transport, contact)) for contact in contacts]
+        if calls:
+            _, late = await asyncio.wait(calls, timeout=GOODBYE)
+            for call in late:
+                call.cancel()
+
+    async def _dial(self, transport: Transport, contact: Contact) -> None:
+        packet = self.membership.packet(contact.id, time.monotonic())
+        try:
+            answer = await transport.gossip(contact.id, contact.address, packet)
+            self.membership.receive(contact.id, answer, time.monotonic())
+        except PeerError as error:
+            if contact.id not in self._silent:  # said once, until it answers again
+                self._silent.add(contact.id)
+                level = logging.WARNING if isinstance(error, Refused) or not self.alive() else logging.INFO
+                log.log(level, "gossip failed", extra={"peer": str(contact), "why": str(error)})
+        else:
+            self._silent.discard(contact.id)
+        self._log()
+
+    def _log(self) -> None:
+        for event in self.membership.take_events():
+            level = logging.WARNING if event.what in _LOUD else logging.INFO
+            log.log(level, event.what, extra={"peer": event.id, "why": event.text})
+            if event.what == "deny-list":
+                self._keep()
+
+    def _keep(self) -> None:
+        """A new deny list holds from the next start on, too."""
+        try:
+            self.identity.keep(self.membership.trust.deny)
+        except (PeerError, OSError) as error:
+            log.error("fault", extra={"why": f"the deny list cannot be kept: {error}"})

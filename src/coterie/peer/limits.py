@@ -1,0 +1,105 @@
+"""How much and how long: what a peer grants to others, and what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from coterie.peer.errors import Reason, Refused, TimedOut
+from coterie.peer.wire import MAGNITUDE
+
+__all__ = ["Gate", "Limits", "within"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """All times in seconds, all sizes in bytes."""
+
+    magnitude: float = MAGNITUDE
+    """The largest absolute value in a model."""
+    chunk: int = 2**18
+    """Of a body, as sent; larger ones are slower, since each is allocated anew by the system."""
+    largest_chunk: int = 2**22
+    """Of a body, as taken."""
+    packet: int = 2**20
+    """Of gossip."""
+    connect: float = 3.0
+    """For one try to connect; after a lost packet the next try is faster than the wait for this one."""
+    floor: float = 10.0
+    """What any call may take, whatever its size."""
+    rate: float = 50_000.0
+    """Bytes a second below which a body is too slow."""
+    stall: float = 10.0
+    """How long a stream may stand still."""
+    peer_calls: int = 8
+    """Of one peer at once."""
+    peer_rate: float = 50.0
+    """Calls of one peer a second, on average; as many again at once."""
+    calls: int = 64
+    """Of all peers at once."""
+    incoming: int = 8
+    """Models of all peers at once, each of which takes the room of one."""
+    connections: int = 768
+    """Open at once, handshakes included."""
+    handshake: float = 5.0
+    """From the first byte to a finished handshake."""
+    idle: float = 600.0
+    """After which a connection without calls is closed."""
+    keepalive: float = 30.0
+    """Between two pings on a connection with calls, so that a dead one is noticed."""
+    age: float = 3600.0
+    """After which a connection is renewed, and with it the check of the certificate."""
+
+    @property
+    def bodies(self) -> Limits:
+        """For models on their way in, which take memory: one of each peer at once."""
+        return replace(self, peer_calls=1, calls=self.incoming)
+
+    def deadline(self, size: int) -> float:
+        """For a call that moves so many bytes."""
+        return self.floor + size / self.rate
+
+
+async def within(seconds: float, work: Awaitable[T], what: str) -> T:
+    """The result of the work, or `TimedOut`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise TimedOut(f"{what}: nothing for {seconds:g} s; given up") from None
+
+
+class Gate:
+    """Who may call: caps on calls at once and a token bucket for each peer."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self._limits, self._clock = limits, clock
+        self._inside: Counter[str] = Counter()
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    @contextmanager
+    def enter(self, peer: str) -> Iterator[None]:
+        """One call, or `Refused`; only members come this far, so the table is bounded by their number."""
+        limits = self._limits
+        if self._inside.total() >= limits.calls:
+            raise Refused(Reason.BUSY, f"{limits.calls} calls at once are all that is served; try later")
+        if self._inside[peer] >= limits.peer_calls:
+            raise Refused(Reason.BUSY, f"{peer} has {limits.peer_calls} calls open; finish one first")
+        now = self._clock()
+        tokens, then = self._buckets.get(peer, (limits.peer_rate, now))
+        tokens = min(limits.peer_rate, tokens + (now - then) * limits.peer_rate)
+        if tokens < 1:
+            self._buckets[peer] = (tokens, now)
+            raise Refused(Reason.BUSY, f"{peer} calls more than {limits.peer_rate:g} times a second")
+        self._buckets[peer] = (tokens - 1, now)
+        self._inside[peer] += 1
+        try:
+            yield
+        finally:
+            self._inside[peer] -= 1

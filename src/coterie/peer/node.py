@@ -1,0 +1,346 @@
+"""A free-running peer: it learns all the time, wakes by its own clock, and answers the others meanwhile.
+
+    wake     every T_ex own iterations, with jitter: ask neighbours, look, mix between two local steps
+    tell     send the mixed model to those that were heard
+    answer   give the model as it is at this moment; take the broadcasts of others
+
+One thread learns (`worker`); everything else happens in one event loop. A model that is older than one
+already taken from the same peer is never taken, so whatever arrives twice or late has no effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from typing import Any
+
+from coterie.peer import wire
+from coterie.peer.choice import Asked, chosen, is_lost, next_wake
+from coterie.peer.company import Company
+from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
+from coterie.peer.journal import Journal, Past
+from coterie.peer.learner import Client, Learner, Snapshot
+from coterie.peer.roster import Roster
+from coterie.peer.schema import Schema
+from coterie.peer.settings import Settings
+from coterie.peer.store import Saved, Store
+from coterie.peer.transport import Letter, Transport
+from coterie.peer.worker import Worker
+
+__all__ = ["Node"]
+
+log = logging.getLogger(__name__)
+
+QUORUM = 30.0
+"""Seconds to wait for others before the first step, if that is asked for."""
+TICK = 0.1
+
+
+class Node:
+    """One peer, whatever its transport; the `Answers` of its server."""
+
+    def __init__(
+        self,
+        peer: str,
+        settings: Settings,
+        client: Client,
+        store: Store,
+        roster: Roster,
+        *,
+        wall: float = 0.0,
+    ) -> None:
+        """Goes on from what the store holds.
+
+        `wall`: seconds since 1970, so that a peer that lost its state still has a higher incarnation.
+        """
+        self.id, self.settings, self.client, self.store, self.roster = peer, settings, client, store, roster
+        past = Past(store.journal)
+        first = client.first()
+        saved = store.load(peer, settings.run, first)
+        before = max(past.incarnation, saved.now.version.incarnation if saved else 0)
+        self.incarnation = max(before + 1, int(wall))
+        self.schema = Schema.of(client.offer(first, 0))
+        self.journal = Journal(store.journal)
+        slots = {**settings.slots, **(saved.slots if saved else {})}
+        self._kept = {other: slot for other, slot in slots.items() if other != peer}
+        """Which entry of the row belongs to whom, as the learning thread knows it, for the disk."""
+        self.company = Company(client.slot, settings.width, self._kept, past.newest)
+        self.bytes_sent = 0
+        self.exchanges = 0
+        self.evaluated: dict[str, Any] = {}
+        self.fault: str | None = None
+        self.began = time.monotonic()
+        self._began_at = saved.now.t if saved else 0
+        self.learning = False
+        self._transport: Transport | None = None
+        # While a model's code runs, its module holds the tensors it runs on: one thread, one module.
+        self._speaker = dataclasses.replace(client, task=dataclasses.replace(client.task))
+        self._speaking = asyncio.Lock()
+        self.journal.write(
+            "start",
+            incarnation=self.incarnation,
+            peer=peer,
+            schema=self.schema.hash,
+            settings=settings.plain(),
+            wall=int(wall),
+        )
+        if saved:
+            self.journal.write("resumed", version=saved.now.version, t=saved.now.t)
+        self.worker = Worker(
+            Learner(client, self.incarnation, saved.now if saved else None),
+            self.journal,
+            iterations=settings.train.iterations,
+            rate=settings.rate,
+            evaluate_every=settings.evaluate.every,
+            save=self._save,
+            save_every=settings.save,
+            report=self._report,
+        )
+
+    # What others ask for.
+
+    async def offer(self, asker: str) -> Letter:
+        letter = await self._letter(self.worker.now)
+        self.bytes_sent += self.schema.bytes
+        return letter
+
+    async def deliver(self, letter: Letter) -> bool:
+        try:
+            if not self.learning:
+                raise Refused(Reason.STOPPING, f"{self.id} has not begun to learn yet, or is about to leave")
+            slot = self._slot(letter.sender)
+            if not self.company.fresh(letter):
+                return False
+            mixed = await self.worker.receive(letter, slot)
+        except Refused as refusal:
+            self.refused(letter.sender, refusal, said=True)  # by the server
+            raise
+        self.company.weigh([letter.sender], mixed.info)
+        return True
+
+    async def gossip(self, sender: str, packet: bytes) -> bytes:
+        return await self.roster.gossip(sender, packet)
+
+    # What it does by itself.
+
+    async def live(self, transport: Transport, stop: asyncio.Event) -> None:
+        """Learn and exchange until `stop`; then finish the step, save and go. Raises what ended learning."""
+        self._transport = transport
+        await self._quorum(stop)
+        ended = self.worker.start()
+        self.learning = True
+        wakes = asyncio.ensure_future(self._wakes())
+        stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({ended, wakes, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if wakes.done() and not (ended.done() or stopped.done()):
+                wakes.result()  # a fault of ours, never of the network
+                await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.learning = False
+            for task in (wakes, stopped):
+                task.cancel()
+            await asyncio.gather(wakes, stopped, return_exceptions=True)
+            self.worker.stop()
+            await asyncio.wait({ended})
+        ended.result()
+
+    def leave(self) -> None:
+        """The last line; nothing may be asked of this node any more."""
+        self.journal.write("left", event=self.worker.now.version.event, t=self.worker.now.t)
+        self.journal.close()
+
+    async def _quorum(self, stop: asyncio.Event) -> None:
+        """Until enough others are known, for a while."""
+        wanted, until = self.settings.quorum, time.monotonic() + QUORUM
+        while (known := len(self.roster.alive())) < wanted and not stop.is_set():
+            if time.monotonic() > until:
+                log.warning("begins with fewer", extra={"known": known, "wanted": wanted})
+                return
+            await asyncio.sleep(TICK)
+        self.began = time.monotonic()
+
+    async def _wakes(self) -> None:
+        if not self.schema.entries:  # a method that sends nothing
+            return
+        while not self.worker.closing:
+            await self.worker.at(next_wake(self.client, self.settings.exchange, self.worker.now.t))
+            try:
+                await self.exchange()
+            except Refused as refusal:  # the closing phase has begun meanwhile
+                log.info("not mixed", extra={"why": str(refusal)})
+            except PeerError as error:
+                self._faulty(str(error))
+
+    async def exchange(self) -> None:
+        """Wake as a star: ask, look, mix, tell."""
+        t = self.worker.now.t
+        quick = {peer: contact.seconds for peer, contact in self.company.contacts.items()}
+        asked = chosen(self.client, self.settings.exchange, t, self.roster.alive(), self.company.slots, quick)
+        pulled = await asyncio.gather(*(self._pull(peer, t) for peer in asked))
+        letters = {x.sender: x for x in pulled if x is not None}
+        heard = []
+        for sender, letter in letters.items():
+            try:
+                slot = self._slot(sender)
+                if self.company.fresh(letter):
+                    heard.append((letter, slot))
+            except Refused as refusal:
+                self.refused(sender, refusal)
+        if not heard:
+            return
+        mixed = await self.worker.wake(heard)
+        self.exchanges += 1
+        self.company.weigh([letter.sender for letter, _ in heard], mixed.info)
+        letter = await self._letter(mixed.now)
+        self.journal.write("told", t=mixed.now.t, peers=[peer.id for peer in asked if peer.id in letters])
+        await asyncio.gather(*(self._push(peer, letter, t) for peer in asked if peer.id in letters))
+
+    async def _pull(self, peer: Asked, t: int) -> Letter | None:
+        assert self._transport is not None
+        contact = self.company.contact(peer.id)
+        clock = time.monotonic()
+        try:
+            letter = await self._transport.pull(peer.id, peer.address)
+        except PeerError as error:
+            self._failed(peer.id, error)
+            return None
+        contact.seconds += 0.3 * (time.monotonic() - clock - contact.seconds)
+        if is_lost(self.client, self.settings.exchange, "reply", t, peer.id):
+            contact.outcomes["lost on purpose"] += 1
+            return None
+        contact.outcomes["pulled"] += 1
+        contact.heard = time.monotonic()
+        return letter
+
+    async def _push(self, peer: Asked, letter: Letter, t: int) -> None:
+        assert self._transport is not None
+        self.bytes_sent += self.schema.bytes
+        if is_lost(self.client, self.settings.exchange, "broadcast", t, peer.id):
+            self.company.contact(peer.id).outcomes["lost on purpose"] += 1
+            return
+        try:
+            taken = await self._transport.push(peer.id, peer.address, letter)
+        except PeerError as error:
+            self._failed(peer.id, error)
+        else:
+            self.company.contact(peer.id).outcomes["pushed" if taken else "had it"] += 1
+
+    # What it keeps in mind.
+
+    async def _letter(self, now: Snapshot) -> Letter:
+        """The model of that moment; whatever led to it is on record before it leaves."""
+        try:
+            self.journal.flush()
+        except PeerError as error:
+            self._faulty(str(error))
+            raise Refused(Reason.BUSY, f"{self.id} cannot write its journal, so it sends nothing") from None
+
+        def sealed() -> Letter:
+            message = self._speaker.offer(now.state, now.t)
+            return wire.letter(self.schema, self.id, self.settings.run, now.version, message)
+
+        async with self._speaking:
+            return await asyncio.to_thread(sealed)  # a digest of a large model takes a while
+
+    def _slot(self, peer: str) -> int:
+        """The entry of the own row that belongs to a peer; one that was another's starts afresh."""
+        slot, new, former = self.company.place(peer, self.roster.gone())
+
+        def given() -> None:
+            if former is not None:
+                self.worker.learner.forget(slot)
+                self._kept.pop(former, None)
+            self._kept[peer] = slot
+            event = None if former is None else self.worker.now.version.event
+            self.journal.write("slot", peer=peer, slot=slot, event=event, t=self.worker.now.t)
+
+        if new:
+            self.worker.do(given).add_done_callback(_looked_at)
+        return slot
+
+    def _failed(self, peer: str, error: PeerError) -> None:
+        if isinstance(error, Refused):
+            self.refused(peer, error)
+            return
+        times = self.company.count(peer, "timed out" if isinstance(error, TimedOut) else "no answer")
+        if _worth_saying(times):
+            log.info("no answer", extra={"peer": peer, "why": str(error), "times": times})
+            self._write("missed", peer=peer, text=str(error)[:300], times=times)
+
+    def refused(self, peer: str, refusal: Refused, said: bool = False) -> None:
+        """Something of another peer was not taken, or something of ours by it; `said`: the log has it."""
+        times, reason = self.company.refuse(peer, refusal.reason), refusal.reason.value
+        if not _worth_saying(times):
+            return
+        if not said:
+            level = logging.INFO if refusal.reason is Reason.STOPPING else logging.WARNING
+            facts = {"peer": peer, "reason": reason, "why": str(refusal), "times": times}
+            log.log(level, "refused", extra=facts)
+        self._write("refused", peer=peer, reason=reason, text=str(refusal)[:300], times=times)
+
+    # What the learning thread reports.
+
+    def _save(self, now: Snapshot) -> None:
+        self.store.save(Saved(self.id, self.settings.run, dict(self._kept), now))
+
+    def _report(self, kind: str, facts: dict[str, Any]) -> None:
+        if kind == "evaluated":
+            self.evaluated = facts
+            self._write("evaluated", bytes=self.bytes_sent, **facts)
+            log.info("evaluated", extra=facts)
+        elif kind == "saved":
+            self.fault = None
+        else:
+            self._faulty(facts["text"])
+
+    def _faulty(self, text: str) -> None:
+        self.fault = text
+        log.error("fault", extra={"why": text})
+
+    def _write(self, kind: str, **facts: Any) -> None:
+        """A line that nothing depends on: if the disk is full, it waits for the next one."""
+        try:
+            self.journal.write(kind, **facts)
+        except PeerError as error:
+            self.fault = str(error)
+
+    def status(self) -> dict[str, Any]:
+        """Where it stands, as plain data: never models, keys or data."""
+        now, clock = self.worker.now, time.monotonic()
+        seconds = clock - self.began
+        return {
+            "peer": self.id,
+            "address": self.settings.address,
+            "run": self.settings.run,
+            "method": self.settings.method.name,
+            "version": list(now.version),
+            "t": now.t,
+            "iterations": None if self.settings.endless else self.settings.train.iterations,
+            "rate": round((now.t - self._began_at) / seconds, 1) if seconds > 0 else None,
+            "seconds": round(seconds, 1),
+            "state": _state(self.learning, self.worker.finished),
+            "fault": self.fault,
+            "exchanges": self.exchanges,
+            "bytes_sent": self.bytes_sent,
+            "refusals": dict(self.company.refusals),
+            "evaluated": self.evaluated,
+            "members": self.company.view(self.roster.view(), clock),
+        }
+
+
+def _state(learning: bool, finished: bool) -> str:
+    return "waiting" if not learning else "finished" if finished else "learning"
+
+
+def _worth_saying(times: int) -> bool:
+    """The first, second, fourth, eighth ... time: whoever repeats itself does not fill our disk."""
+    return times & (times - 1) == 0
+
+
+def _looked_at(done: asyncio.Future[None]) -> None:
+    """A journal that cannot be written is reported by whatever comes next."""
+    if not done.cancelled():
+        done.exception()

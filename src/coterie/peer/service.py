@@ -1,0 +1,164 @@
+"""A peer as a process: everything put together, from its settings to its goodbye."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import signal
+import time
+from pathlib import Path
+
+import torch
+
+from coterie.peer.errors import IdentityError, PeerError
+from coterie.peer.gossip import Gossip
+from coterie.peer.grpc_client import GrpcTransport
+from coterie.peer.grpc_server import GrpcServer
+from coterie.peer.identity import Identity
+from coterie.peer.ids import Contact
+from coterie.peer.learner import Client, trial
+from coterie.peer.log import to_stderr
+from coterie.peer.membership import Membership
+from coterie.peer.metrics import Calls, Page
+from coterie.peer.node import Node
+from coterie.peer.records import NONCE
+from coterie.peer.roster import Fixed
+from coterie.peer.settings import Settings
+from coterie.peer.store import Store
+from coterie.peer.watch import ADDRESS
+
+__all__ = ["run"]
+
+log = logging.getLogger(__name__)
+
+GRACE = 1.0
+"""Seconds for calls under way when the peer leaves."""
+ROTATE = 10.0
+"""Seconds between two looks at the identity folder."""
+
+
+def run(file: Path, data: Path | None = None) -> None:
+    """Run the peer of a PEER.toml until SIGTERM or Ctrl-C; what it cannot start with, or ends it, is raised.
+
+    `data`: where data sets lie, by default beside the file.
+    """
+    settings = Settings.load(file)
+    root = data or file.resolve().parent
+    to_stderr()
+    torch.set_num_threads(settings.threads)
+    identity = Identity.load(settings.identity)
+    store = Store(settings.state)
+    try:
+        client = settings.client_of(identity.id, settings.federation(root))
+        trial(client)
+        asyncio.run(_serve(settings, identity, client, store))
+    finally:
+        store.close()
+
+
+async def _serve(settings: Settings, identity: Identity, client: Client, store: Store) -> None:
+    """From the first word to the last."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    fixed = Fixed(settings.peers, identity.id)
+    node = Node(identity.id, settings, client, store, fixed, wall=time.time())
+    gossip = None if settings.peers else _gossip(settings, identity, node.incarnation)
+    if gossip is not None:
+        node.roster = gossip
+    current = _Current(identity)
+    denied = gossip.membership.denied if gossip else current.denied
+    calls = Calls()
+    terms = identity, node.schema, settings.run, settings.method.name
+    transport = GrpcTransport(*terms, denied=denied, count=calls.side("out"), seed=client.number)
+    server = GrpcServer(*terms, node, denied=denied, count=calls.side("in"))
+    page = Page(node.status, calls)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await server.start(settings.address)
+        shown = await page.start(settings.status)
+        (store.folder / ADDRESS).write_text(shown + "\n")
+        log.info(
+            "ready",
+            extra={
+                "peer": identity.id,
+                "federation": identity.federation,
+                "run": settings.run,
+                "address": settings.address,
+                "status": shown,
+                "incarnation": node.incarnation,
+                "t": node.worker.now.t,
+            },
+        )
+        if gossip is not None:
+            tasks.append(asyncio.ensure_future(gossip.live(transport)))
+        tasks.append(asyncio.ensure_future(_rotate(current, server, transport, gossip)))
+        await node.live(transport, stop)
+        if gossip is not None:
+            await gossip.leave(transport)
+        log.info("left", extra={"peer": identity.id, "t": node.worker.now.t})
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await page.stop()
+        await server.stop(GRACE)
+        await transport.close()
+        with contextlib.suppress(OSError):
+            (store.folder / ADDRESS).unlink()
+        with contextlib.suppress(PeerError):  # a full disk was told before
+            node.leave()
+
+
+def _gossip(settings: Settings, identity: Identity, incarnation: int) -> Gossip:
+    membership = Membership(
+        identity,
+        settings.address,
+        time.monotonic(),
+        incarnation=incarnation,
+        nonce=secrets.token_bytes(NONCE),
+        seeds=[Contact.parse(seed) for seed in settings.seeds],
+        seed=settings.seed,
+    )
+    return Gossip(identity, membership)
+
+
+class _Current:
+    """The identity in use: another one after each rotation."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+
+    def denied(self, peer: str, serial: int) -> bool:
+        """Without gossip, the deny list is the one in the identity folder."""
+        return serial in self.identity.deny.serials
+
+
+async def _rotate(
+    current: _Current, server: GrpcServer, transport: GrpcTransport, gossip: Gossip | None
+) -> None:
+    """Take a new certificate into use while the peer runs, and warn before the old one ends."""
+    warned, broken = False, ""
+    while True:
+        try:
+            new = await asyncio.to_thread(current.identity.reload)
+            broken = ""
+        except IdentityError as error:
+            new = None
+            if str(error) != broken:  # said once
+                broken = str(error)
+                log.error("fault", extra={"why": broken})
+        if new is not None:
+            current.identity, warned = new, False
+            server.rotate(new)
+            transport.rotate(new)
+            if gossip is not None:
+                gossip.identity = new
+                gossip.membership.renew(new, time.monotonic())
+            log.info("new certificate", extra={"peer": new.id, "until": new.not_after.isoformat()})
+        if not warned and (text := current.identity.warning()):
+            warned = True
+            log.warning("certificate ends", extra={"why": text})
+        await asyncio.sleep(ROTATE)

@@ -1,0 +1,67 @@
+"""What moves between peers and the two sides of moving it; the node knows nothing else of a network."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from coterie.core.types import Message
+
+__all__ = ["Answers", "Letter", "Transport", "Version"]
+
+
+class Version(NamedTuple):
+    """Of a peer's model; ordered, and it only grows."""
+
+    incarnation: int
+    """Grows at each start of the process."""
+    event: int
+    """The number of state changes (local step, mix, adopt) in the life of this peer's model."""
+
+
+class Letter(NamedTuple):
+    """One model on its way; what a transport hands over has been checked."""
+
+    sender: str
+    """The peer's id from its certificate, never from the payload."""
+    run: str
+    """Which run of the federation."""
+    version: Version
+    digest: str
+    """SHA-256 of the body, hex."""
+    message: Message
+
+
+class Answers(Protocol):
+    """What a peer answers: the node implements it, a server calls it."""
+
+    async def offer(self, asker: str) -> Letter:
+        """The own model, for a peer that pulls it."""
+        ...
+
+    async def deliver(self, letter: Letter) -> bool:
+        """A model that was pushed. True: taken; False: seen before, no effect. Raises Refused."""
+        ...
+
+    async def gossip(self, sender: str, packet: bytes) -> bytes:
+        """News about members, for news about members."""
+        ...
+
+
+class Transport(Protocol):
+    """How a peer reaches others. Each call raises Refused, Unreachable or TimedOut and nothing else."""
+
+    async def pull(self, peer: str, address: str) -> Letter:
+        """Their model."""
+        ...
+
+    async def push(self, peer: str, address: str, letter: Letter) -> bool:
+        """The own model to them. True: taken; False: they had it."""
+        ...
+
+    async def gossip(self, peer: str, address: str, packet: bytes) -> bytes:
+        """News about members, for news about members."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        ...

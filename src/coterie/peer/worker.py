@@ -1,0 +1,252 @@
+"""The thread that learns, all the time; between two steps it does what the network asks for.
+
+It alone changes the model. Others look at `now`, a value that never changes, or hand in a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from coterie.core.types import Info
+from coterie.peer.errors import PeerError, Reason, Refused
+from coterie.peer.journal import Journal
+from coterie.peer.learner import Heard, Learner, Snapshot
+from coterie.peer.transport import Letter
+
+__all__ = ["Mixed", "Worker", "plain"]
+
+T = TypeVar("T")
+
+
+class Mixed(NamedTuple):
+    """What an exchange came to."""
+
+    now: Snapshot
+    info: dict[str, Any]
+
+
+class Worker:
+    """Learns until its last iteration, then waits for jobs, until it is stopped."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        journal: Journal,
+        *,
+        iterations: int,
+        rate: float | None,
+        evaluate_every: int,
+        save: Callable[[Snapshot], None],
+        save_every: float,
+        report: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        """`save` puts a snapshot on disk; `report` is told of evaluations, saves and faults."""
+        self.learner, self.journal = learner, journal
+        self.iterations, self.evaluate_every, self.save_every = iterations, evaluate_every, save_every
+        self.pause = 1 / rate if rate else 0.0
+        self._save, self._report = save, report
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._alarms: list[tuple[int, int, Callable[[], None]]] = []
+        self._losses: list[float] = []
+        self._saved: Snapshot | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
+        self._promised: set[asyncio.Future[Any]] = set()
+
+    @property
+    def now(self) -> Snapshot:
+        """The model at this moment."""
+        return self.learner.now
+
+    @property
+    def finished(self) -> bool:
+        """Whether all iterations are done."""
+        return self.now.t >= self.iterations
+
+    @property
+    def closing(self) -> bool:
+        """Whether the next iteration is of the closing phase, which is local only."""
+        return self.learner.client.schedule.closing(self.now.t + 1)
+
+    def start(self) -> asyncio.Future[None]:
+        """Begin; the future is done when the thread has ended, with its error if it failed."""
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._ended.add_done_callback(self._break_promises)
+        self._thread.start()
+        return self._ended
+
+    def stop(self) -> None:
+        """Finish the step, save, end."""
+        self._stopping.set()
+        self._jobs.put(None)
+
+    def do(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a job in the learning thread, between two steps."""
+        result: asyncio.Future[T] = self._promise()
+
+        def run() -> None:
+            try:
+                value = job()
+            except Exception as error:
+                self._tell(result, None, error)
+            else:
+                self._tell(result, value, None)
+
+        self._jobs.put(run)
+        return result
+
+    def at(self, t: int) -> asyncio.Future[None]:
+        """Done when iteration t is."""
+        result: asyncio.Future[None] = self._promise()
+
+        def ring() -> None:
+            self._tell(result, None, None)
+
+        self._jobs.put(lambda: heapq.heappush(self._alarms, (t, id(result), ring)))
+        return result
+
+    def wake(self, letters: list[tuple[Letter, int]]) -> asyncio.Future[Mixed]:
+        """Mix these models, each with its sender's slot."""
+
+        def mix() -> Mixed:
+            self._refuse_closing()
+            info = self.learner.wake([Heard(slot, letter.message) for letter, slot in letters])
+            heard = [[x.sender, x.version, slot] for x, slot in letters]
+            return self._noted("wake", info, heard=heard)
+
+        return self.do(mix)
+
+    def receive(self, letter: Letter, slot: int) -> asyncio.Future[Mixed]:
+        """Take a star's broadcast."""
+
+        def adopt() -> Mixed:
+            self._refuse_closing()
+            info = self.learner.receive(Heard(slot, letter.message))
+            return self._noted("adopt", info, peer=letter.sender, version=letter.version, slot=slot)
+
+        return self.do(adopt)
+
+    def _promise(self) -> asyncio.Future[Any]:
+        """Something that this thread will do; nobody waits for it in vain."""
+        result: asyncio.Future[Any] = self._loop.create_future()
+        self._promised.add(result)
+        result.add_done_callback(self._promised.discard)
+        if self._ended.done():
+            self._break_promises(self._ended)
+        return result
+
+    def _break_promises(self, _ended: asyncio.Future[None]) -> None:
+        for promised in list(self._promised):
+            if not promised.done():
+                promised.set_exception(Refused(Reason.STOPPING, "it has stopped learning"))
+                promised.exception()  # whoever waits for it hears of it; if nobody does, it is no news
+
+    def _refuse_closing(self) -> None:
+        """The closing phase may have begun while models were on their way."""
+        if self.closing:
+            raise Refused(Reason.STOPPING, "it is in its closing phase, in which it learns alone")
+
+    def _noted(self, kind: str, info: Info, **facts: Any) -> Mixed:
+        now = self.learner.now
+        told = plain(info)
+        self.journal.write(kind, t=now.t, event=now.version.event, info=told, **facts)
+        return Mixed(now, told)
+
+    def _run(self) -> None:
+        error: Exception | None = None
+        try:
+            self._live()
+        except Exception as caught:
+            error = caught
+        self._tell(self._ended, None, error)
+
+    def _live(self) -> None:
+        if self.now.version.event == 0:
+            self._evaluate()
+        clock = due = time.monotonic()
+        while not self._stopping.is_set():
+            self._do_jobs(None if self.finished else due - time.monotonic())
+            if self._stopping.is_set() or self.finished or time.monotonic() < due:
+                continue
+            due = max(due + self.pause, time.monotonic() - self.pause)
+            loss = self.learner.local()
+            now = self.learner.now
+            self.journal.local(now.t, now.version.event)
+            if not math.isfinite(loss):
+                raise PeerError(
+                    f"the loss at iteration {now.t} is not finite: this peer has diverged; the model saved "
+                    "before is untouched; a smaller train.lr may help"
+                )
+            self._losses.append(loss)
+            if now.t % self.evaluate_every == 0 or self.finished:
+                self._evaluate()
+            if time.monotonic() - clock > self.save_every or self.finished:
+                self._keep()
+                clock = time.monotonic()
+        self._keep()
+
+    def _do_jobs(self, seconds: float | None) -> None:
+        """All jobs there are; if there are none, wait so long for one (None: until one comes)."""
+        self._ring()
+        with contextlib.suppress(queue.Empty):
+            job = self._jobs.get(seconds is None or seconds > 0, seconds)
+            while job is not None:
+                job()
+                self._ring()
+                job = self._jobs.get_nowait()
+
+    def _ring(self) -> None:
+        while self._alarms and self._alarms[0][0] <= self.now.t:
+            heapq.heappop(self._alarms)[2]()
+
+    def _evaluate(self) -> None:
+        now = self.learner.now
+        loss = sum(self._losses) / len(self._losses) if self._losses else None
+        self._losses.clear()
+        facts: dict[str, Any] = {"t": now.t, "loss": loss, **self.learner.client.accuracy(now.state)}
+        self._report("evaluated", {**facts, "event": now.version.event})
+
+    def _keep(self) -> None:
+        """Save, unless that was just done; a full disk is told, and tried again next time."""
+        if self._saved is self.now:
+            return
+        try:
+            self.journal.sync()
+            self._save(self.now)
+            self._saved = self.now
+            self.journal.write("saved", version=self.now.version, t=self.now.t)
+        except PeerError as error:
+            self._report("fault", {"text": str(error)})
+        else:
+            self._report("saved", {"t": self.now.t})
+
+    def _tell(self, future: asyncio.Future[T], value: T | None, error: Exception | None) -> None:
+        def tell() -> None:
+            if not future.done():
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(value)  # type: ignore[arg-type]
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(tell)
+
+
+def plain(info: Info) -> dict[str, Any]:
+    """What a method reports, as numbers and lists; what is not finite becomes null."""
+
+    def finite(value: Any) -> Any:
+        if isinstance(value, list):
+            return [finite(v) for v in value]
+        return value if not isinstance(value, float) or math.isfinite(value) else None
+
+    return {k: finite(v.tolist()) for k, v in info.items()}

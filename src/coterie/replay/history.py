@@ -1,0 +1,80 @@
+"""The journals of a swarm: what each peer did, and which of its models others heard."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from coterie.core.errors import RunError
+from coterie.peer import journal, store
+from coterie.peer.settings import Settings
+from coterie.peer.transport import Version
+
+__all__ = ["History", "find", "needed"]
+
+JOURNAL, MODEL = "journal.jsonl", "model.safetensors"
+
+
+class History(NamedTuple):
+    """One peer's life, all its incarnations."""
+
+    folder: Path
+    peer: str
+    settings: Settings
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path) -> History:
+        """From a state folder."""
+        rows = list(journal.read(folder / JOURNAL))
+        if not rows or rows[0]["kind"] != "start":
+            raise RunError(f"{folder / JOURNAL} is damaged: it does not begin with the start of a peer")
+        return cls(folder, rows[0]["peer"], Settings.parse(rows[0]["settings"]), rows)
+
+    def saved(self) -> tuple[Version, int, dict[str, Tensor]] | None:
+        """The version, the iteration and the tensors of its model on disk, if there is one."""
+        if not (self.folder / MODEL).exists():
+            return None
+        facts, tensors = store.read(self.folder / MODEL)
+        return Version(*facts["version"]), facts["t"], tensors
+
+    def heard(self) -> Iterator[tuple[str, Version]]:
+        """Every model that went into its own."""
+        for row in self.rows:
+            if row["kind"] == "wake":
+                yield from ((peer, Version(*version)) for peer, version, _ in row["heard"])
+            elif row["kind"] == "adopt":
+                yield row["peer"], Version(*row["version"])
+
+
+def find(logs: Iterable[Path]) -> list[History]:
+    """All peers whose state folders lie in or under these folders, in the order of their names."""
+    found = sorted({file.parent for folder in logs for file in folder.rglob(JOURNAL)})
+    if not found:
+        raise RunError(
+            f"no {JOURNAL} in or under {', '.join(map(str, logs))}; name the state folders of peers"
+        )
+    histories = [History.read(folder) for folder in found]
+    if len({h.peer for h in histories}) < len(histories):
+        raise RunError(
+            f"two of the {len(found)} state folders are of one peer; name the folders of one swarm"
+        )
+    return histories
+
+
+def needed(histories: Iterable[History]) -> Mapping[str, set[Version]]:
+    """Which models of each peer must be kept: those that others heard, that it has saved, or resumed from."""
+    found: dict[str, set[Version]] = defaultdict(set)
+    for history in histories:
+        for peer, version in history.heard():
+            found[peer].add(version)
+        for row in history.rows:
+            if row["kind"] == "resumed":
+                found[history.peer].add(Version(*row["version"]))
+        if saved := history.saved():
+            found[history.peer].add(saved[0])
+    return found

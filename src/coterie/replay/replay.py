@@ -1,0 +1,234 @@
+"""All peers' lives again, in an order that respects who heard whom, and how far they agree.
+
+A peer's models form a line from version to version, with a step back where it was killed and resumed
+from what it had saved; a wake joins lines. So the journals are a graph without cycles, and any order
+that has a model ready before it is heard gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from coterie.core.data import Federation
+from coterie.core.errors import RunError
+from coterie.core.types import Message, State
+from coterie.peer import store
+from coterie.peer.settings import Settings
+from coterie.peer.transport import Version
+from coterie.replay.history import History, find, needed
+from coterie.replay.twin import Received, Twin
+
+__all__ = ["TOLERANCE", "Agreement", "replay"]
+
+TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9}
+"""How far two numbers may lie apart, as a share of the larger of them and one. The simulator batches, so it
+rounds otherwise; that alone comes to 1e-7 in float32, and to 1e-4 where BatchNorm divides by little."""
+
+Progress = Callable[[str, int, int], None]
+"""`(peer, rows done, rows)`"""
+
+
+class Agreement(NamedTuple):
+    """How one peer's saved model compares with its twin's."""
+
+    peer: str
+    version: Version | None
+    """Of the model compared, the last it saved; None: it never saved one."""
+    t: int
+    steps: int
+    wakes: int
+    adoptions: int
+    lives: int
+    model: float
+    """The largest difference of all parameters and buffers."""
+    graph: float
+    """The largest difference of what its method remembers, such as its row of W."""
+    tolerance: float
+
+    @property
+    def agrees(self) -> bool:
+        return max(self.model, self.graph) <= self.tolerance
+
+
+class _Waiting(NamedTuple):
+    """A model that must be computed first."""
+
+    peer: str
+    version: Version
+
+
+def replay(
+    logs: Sequence[Path],
+    root: Path | None = None,
+    progress: Progress = lambda peer, done, rows: None,
+    tolerance: float | None = None,
+) -> list[Agreement]:
+    """Compute again what the peers under these folders did, and compare it with what they saved."""
+    histories = find(logs)
+    wanted = needed(histories)
+    twins = _Twins(root)
+    lives = {h.peer: _Life(h, wanted[h.peer], twins.of(h.settings, h.peer)) for h in histories}
+    going = {peer: life.run(lives) for peer, life in lives.items()}
+    waiting: dict[str, _Waiting | None] = dict.fromkeys(going)
+    while going:
+        moved = False
+        for peer in list(going):
+            want = waiting[peer]
+            if want is not None and want.version not in lives[want.peer].kept:
+                continue
+            moved = True
+            try:
+                waiting[peer] = next(going[peer])
+            except StopIteration:
+                del going[peer]
+            progress(peer, lives[peer].done, len(lives[peer].history.rows))
+        if not moved:
+            peer, want = next((p, w) for p in going if (w := waiting[p]) is not None)
+            raise RunError(
+                f"{peer} heard the model {want.version.incarnation}:{want.version.event} of {want.peer}, "
+                f"but the journal of {want.peer} does not tell how it came to be; it is cut short or of "
+                "another swarm"
+            )
+    return [life.agreement(tolerance) for life in lives.values()]
+
+
+class _Life:
+    """One peer, again."""
+
+    def __init__(self, history: History, wanted: set[Version], twin: Twin) -> None:
+        self.history, self.wanted, self.twin = history, wanted, twin
+        self.kept: dict[Version, tuple[State, int]] = {}
+        """The models that are wanted, each with the iteration it was at."""
+        self.version, self.t = Version(0, 0), 0
+        self.done = self.steps = self.wakes = self.adoptions = self.lives = 0
+
+    def run(self, others: dict[str, _Life]) -> Iterator[_Waiting]:
+        """Go through the journal; yields what it has to wait for."""
+        for row in self.history.rows:
+            self.done += 1
+            match row["kind"]:
+                case "start":
+                    self.lives += 1
+                    self.twin.state, self.t = self.twin.first(), 0
+                    self._at(Version(row["incarnation"], 0))
+                case "resumed":
+                    back = Version(*row["version"])
+                    if back not in self.kept:
+                        raise self._damaged(f"it resumes from {list(back)}, which it never was at")
+                    self.twin.state, self.t = self.kept[back]
+                    self._at(Version(self.version.incarnation, back.event))
+                case "local":
+                    self._steps(*row["t"])
+                    self._agree(row["event"])
+                case "wake":
+                    heard = []
+                    for peer, version, slot in row["heard"]:
+                        yield from self._wait(others, peer, Version(*version))
+                        heard.append(Received(slot, _offer(others[peer], Version(*version))))
+                    self.twin.wake(row["t"], heard)
+                    self.wakes += 1
+                    self._changed(row)
+                case "adopt":
+                    peer, version = row["peer"], Version(*row["version"])
+                    yield from self._wait(others, peer, version)
+                    self.twin.receive(row["t"], Received(row["slot"], _offer(others[peer], version)))
+                    self.adoptions += 1
+                    self._changed(row)
+                case "slot" if row["event"] is not None:
+                    self.twin.forget(row["slot"])
+                    self._changed(row)
+
+    def agreement(self, tolerance: float | None) -> Agreement:
+        """The last saved model against the twin's of the same version."""
+        dtype = self.twin.client.dtype
+        version, t, model, graph = None, 0, 0.0, 0.0
+        if found := self.history.saved():
+            version, t, saved = found
+            if version not in self.kept:
+                raise self._damaged(f"the model on disk is {list(version)}, of which it does not tell")
+            mine = store.tensors(
+                State(*({k: v[0] for k, v in part.items()} for part in self.kept[version][0]))
+            )
+            if mine.keys() != saved.keys():
+                raise self._damaged(f"the tensors on disk are others: {sorted(mine.keys() ^ saved.keys())}")
+            apart = {name: _apart(mine[name], tensor) for name, tensor in saved.items()}
+            graph = max((d for name, d in apart.items() if name.startswith("memory/")), default=0.0)
+            model = max(d for name, d in apart.items() if not name.startswith("memory/"))
+        return Agreement(
+            self.history.peer,
+            version,
+            t,
+            self.steps,
+            self.wakes,
+            self.adoptions,
+            self.lives,
+            model,
+            graph,
+            TOLERANCE[dtype] if tolerance is None else tolerance,
+        )
+
+    def _at(self, version: Version) -> None:
+        self.version = version
+        if version in self.wanted:
+            self.kept[version] = self.twin.state, self.t
+
+    def _steps(self, first: int, last: int) -> None:
+        def look(t: int, _state: State) -> None:
+            self.steps += 1
+            self.t = t
+            self._at(Version(self.version.incarnation, self.version.event + 1))
+
+        self.twin.local(first, last, look)
+
+    def _changed(self, row: dict[str, Any]) -> None:
+        self._at(Version(self.version.incarnation, self.version.event + 1))
+        self._agree(row["event"])
+
+    def _agree(self, event: int) -> None:
+        if self.version.event != event:
+            raise self._damaged(f"line {self.done} is of event {event}, expected {self.version.event}")
+
+    def _wait(self, others: dict[str, _Life], peer: str, version: Version) -> Iterator[_Waiting]:
+        if peer not in others:
+            raise RunError(
+                f"{self.history.peer} heard {peer}, whose journal is not among those given; name its state "
+                "folder too"
+            )
+        if version not in others[peer].kept:
+            yield _Waiting(peer, version)
+
+    def _damaged(self, why: str) -> RunError:
+        return RunError(f"the journal of {self.history.peer} in {self.history.folder} is damaged: {why}")
+
+
+def _offer(life: _Life, version: Version) -> Message:
+    return life.twin.offer(*life.kept[version])
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    """The largest difference, as a share of the larger number where that is above one."""
+    if not one.numel():
+        return 0.0
+    a, b = one.double(), other.double()
+    return float(((a - b).abs() / torch.maximum(a.abs(), b.abs()).clamp_min(1)).max())
+
+
+class _Twins:
+    """Makes twins; peers with the same data share them in memory."""
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+        self.federations: dict[str, Federation] = {}
+
+    def of(self, settings: Settings, peer: str) -> Twin:
+        whole = settings.client is not None
+        key = f"{whole} {settings.seed} {settings.data!r} {settings.evaluate!r} {settings.attack!r}"
+        if key not in self.federations:
+            self.federations[key] = settings.federation(self.root)
+        federation = self.federations[key]
+        return Twin(settings.client_of(peer, federation), federation, settings.slot)

@@ -1,0 +1,114 @@
+"""One peer's simulated twin: its life, carried by the simulator's feed and its stacked execution.
+
+States have an axis of clients, of one: everything runs batched, as in a simulation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch.func import vmap
+
+from coterie.core.algorithm import receive, wake
+from coterie.core.attack import attack_key
+from coterie.core.data import Federation
+from coterie.core.draws import first_model, first_row
+from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
+from coterie.engine.execution import Stacked
+from coterie.engine.feed import Feed
+from coterie.engine.stack import Group
+from coterie.peer.learner import Client
+
+__all__ = ["Received", "Twin"]
+
+AHEAD = 64
+"""Local steps whose batches are drawn in one go."""
+
+
+class Received(NamedTuple):
+    """A message `[1, ...]` and the entry of the row that belongs to its sender."""
+
+    slot: int
+    message: Message
+
+
+class Twin:
+    """A client of the simulator that is told what to do."""
+
+    def __init__(self, client: Client, federation: Federation, at: int) -> None:
+        """`at`: its place among the federation's clients."""
+        self.client, self.at = client, slice(at, at + 1)
+        self.task, self.algorithm = client.task, client.algorithm
+        feed = Feed.of([federation], [client.seed], client.probe or "all", torch.device("cpu"), client.dtype)
+        self.feed = dataclasses.replace(feed, client=torch.full_like(feed.client, client.number))
+        self.group = Group(self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool))
+        self.execution = Stacked(self.task)
+        self.learns = client.attack is None or client.attack.learns
+        self.state = self.first()
+
+    def first(self) -> State:
+        """Before the first iteration."""
+        c = self.client
+        params, buffers = first_model(c.task, c.init, c.seed, c.number)
+        row = first_row(c.slot, c.schedule.clients, c.dtype)
+        parts = ({k: v[None] for k, v in params.items()}, {k: v[None] for k, v in buffers.items()})
+        state: State = vmap(lambda start: self.algorithm.init(self.task, start))(Start(*parts, row[None]))
+        return state
+
+    def local(self, first: int, last: int, look: Callable[[int, State], None]) -> None:
+        """The local steps of iterations first to last; `look` sees the state after each of them."""
+        for begin in range(first, last + 1, AHEAD):
+            ts = torch.arange(begin, min(begin + AHEAD, last + 1))
+            draws, keys = self.feed.draws(ts, self.at, self.client.batch), self.feed.keys(ts, self.at)
+            for k, t in enumerate(ts.tolist()):
+                x, y = self.feed.samples(self.feed.train, draws[k])
+                lr = torch.tensor([self.client.lr(t)], dtype=torch.float64).to(self.client.dtype)
+                batch = Batch(x, y, lr, keys[k])
+                if self.learns:
+                    self.state, _ = self.execution.step(self.group, {}, self.state, batch, None)
+                look(t, self.state)
+
+    def offer(self, state: State, t: int) -> Message:
+        """What it sends in that state at iteration t, `[1, ...]`."""
+        offered: Message = vmap(lambda s: self.algorithm.offer(self.task, s))(state)
+        if (attack := self.client.attack) is not None:
+            probe, key = self._probe(t), attack_key(self.client.seed, t, self.client.number)[None]
+            offered = vmap(lambda *given: attack.offer(self.task, *given))(state, offered, probe, key)
+        return offered
+
+    def wake(self, t: int, heard: Sequence[Received]) -> Info:
+        """As a star."""
+        return self._exchange(wake, t, heard)
+
+    def receive(self, t: int, heard: Received) -> Info:
+        """As a neighbour."""
+        return self._exchange(receive, t, [heard])
+
+    def forget(self, slot: int) -> None:
+        """An entry of the row as it was at the start."""
+        memory, fresh, row = dict(self.state.memory), self.first().memory, self.client.schedule.clients
+        for name, tensor in memory.items():
+            if tensor.dim() > 1 and tensor.shape[1] == row:
+                memory[name] = tensor.clone()
+                memory[name][:, slot] = fresh[name][:, slot]
+        self.state = self.state._replace(memory=memory)
+
+    def _exchange(self, act: Callable[..., tuple[State, Info]], t: int, heard: Sequence[Received]) -> Info:
+        inbox = Inbox(
+            {k: torch.stack([h.message[k] for h in heard], dim=1) for k in heard[0].message},
+            torch.ones(1, len(heard), dtype=torch.bool),
+            torch.tensor([[h.slot for h in heard]]),
+            torch.tensor([t]),
+        )
+
+        def acted(state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+            return act(self.algorithm, self.task, state, inbox, probe)
+
+        self.state, info = vmap(acted)(self.state, inbox, self._probe(t))
+        return info
+
+    def _probe(self, t: int) -> Probe:
+        return self.feed.probe(torch.tensor([self.at.start]), t)

@@ -1,0 +1,110 @@
+"""Everything one world's clients heard and made of it, as columns that can be cut off at any iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.core.errors import RunError
+from coterie.runs.graph import Graph
+from coterie.runs.tracks import Floats, Ints
+
+__all__ = ["History", "Moments", "Pairs"]
+
+_DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+
+
+class Moments(NamedTuple):
+    """Each time a client woke or received, `[Q]`."""
+
+    t: Ints
+    client: Ints
+    received: NDArray[np.bool_]
+    """Otherwise it woke."""
+    confidence: Floats
+    """NaN: not reported."""
+    size: Ints
+    """Its pairs, which follow each other."""
+
+
+class Pairs(NamedTuple):
+    """Each neighbour at each of those moments, `[P]`."""
+
+    t: Ints
+    client: Ints
+    neighbour: Ints
+    weight: Floats
+    """NaN: not reported."""
+    distance: Floats
+    """NaN: not reported."""
+    heard: NDArray[np.bool_]
+
+
+_MOMENTS: tuple[Any, ...] = (np.int64, np.int64, np.bool_, np.float64, np.int64)
+_PAIRS: tuple[Any, ...] = (np.int64, np.int64, np.int64, np.float64, np.float64, np.bool_)
+
+
+class History:
+    """Grows by `add`, in time's order."""
+
+    def __init__(self, clients: int) -> None:
+        self.clients = clients
+        self.moments = Moments(*_empty(_MOMENTS))
+        self.pairs = Pairs(*_empty(_PAIRS))
+        self._weighed: Pairs | None = None
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """More rows of exchanges.jsonl, all of this world."""
+        moments: list[tuple[Any, ...]] = []
+        pairs: list[tuple[Any, ...]] = []
+        try:
+            for row in rows:
+                t, client, others = row["t"], row["client"], row["neighbours"]
+                k, nothing = len(others), [None] * len(others)
+                if not all(0 <= c < self.clients for c in (client, *others)):
+                    raise ValueError(f"it names more clients than the {self.clients} there are")
+                moments.append((t, client, row["kind"] == "receive", row.get("confidence"), k))
+                weight, distance = row.get("weight", nothing), row.get("distance", nothing)
+                heard = row.get("heard", [True] * k)
+                pairs += zip([t] * k, [client] * k, others, weight, distance, heard, strict=True)
+            self.moments = Moments(*_longer(self.moments, moments))
+            self.pairs = Pairs(*_longer(self.pairs, pairs))
+            self._weighed = None if pairs else self._weighed
+        except _DAMAGE as error:
+            raise RunError(f"exchanges.jsonl is damaged: {error}") from None
+
+    def until(self, t: float | None) -> Pairs:
+        """The pairs up to t that were heard and weighed."""
+        if self._weighed is None:
+            known = self.pairs.heard & ~np.isnan(self.pairs.weight)
+            kept: list[Any] = [column[known] for column in self.pairs]
+            self._weighed = Pairs(*kept)
+        if t is None:
+            return self._weighed
+        end = int(np.searchsorted(self._weighed.t, t, side="right"))
+        columns: list[Any] = [column[:end] for column in self._weighed]
+        return Pairs(*columns)
+
+    def graph(self, t: float | None = None) -> Graph:
+        """From w_ij = 1/M on, every weight takes the place of the one before, up to t."""
+        m, known = self.clients, self.until(t)
+        weight = np.full((m, m), 1 / m)
+        np.fill_diagonal(weight, 0)
+        met = np.zeros((m, m), dtype=bool)
+        weight[known.client, known.neighbour] = known.weight  # of a pair that comes twice the last one stays
+        met[known.client, known.neighbour] = True
+        return Graph(weight, met)
+
+
+def _empty(dtypes: Sequence[Any]) -> list[Any]:
+    return [np.zeros(0, dtype) for dtype in dtypes]
+
+
+def _longer(columns: Sequence[Any], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    if not rows:
+        return list(columns)
+    new = zip(*rows, strict=True)
+    return [np.concatenate([old, np.array(c, dtype=old.dtype)]) for old, c in zip(columns, new, strict=True)]

@@ -1,0 +1,90 @@
+"""A throw-away CA, and for each client of an experiment the settings of a peer on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from coterie.core.toml import dumps
+from coterie.experiment import Experiment, World
+from coterie.peer.authority import REQUEST, Authority, request
+from coterie.peer.settings import Settings
+
+__all__ = ["FEDERATION", "free_ports", "lay_out", "names", "peer_settings"]
+
+FEDERATION = "swarm"
+HOST = "127.0.0.1"
+
+
+def names(count: int) -> list[str]:
+    """p0, p1, ..."""
+    return [f"p{i}" for i in range(count)]
+
+
+def peer_settings(world: World, ports: Sequence[int], **more: Any) -> list[Settings]:
+    """One peer for each client of a world; each wakes as often as its twin in the simulator, on average."""
+    e = world.experiment
+    m, stars = e.data.clients, e.exchange.stars
+    count = stars if isinstance(stars, int) else max(1, round(stars * m))
+    everybody = names(m)
+    common = {
+        "run": "swarm",
+        "seed": world.seed,
+        "method": {**e.plain()["methods"][world.label]},
+        "model": e.model.model_dump(),
+        "dtype": e.dtype,
+        "data": e.data.model_dump(mode="json", exclude_none=True),
+        "train": e.train.model_dump(mode="json", exclude_none=True),
+        "evaluate": e.evaluate.model_dump(),
+        "attack": e.attack.model_dump(),
+        "exchange": {
+            "every": max(1, round(e.exchange.every * m / min(count, m))),
+            "cap": e.exchange.cap or m - 1,
+            "channel": e.exchange.channel.model_dump(),
+            "topology": e.exchange.topology.model_dump(),
+            "loss": e.exchange.loss,
+            "probe": e.exchange.probe,
+        },
+        "quorum": m - 1,
+        "slots": {name: i for i, name in enumerate(everybody)},
+        **more,
+    }
+    seed = f"{everybody[0]}@{HOST}:{ports[0]}"
+    return [
+        Settings.parse({**common, "address": f"{HOST}:{port}", "client": i, "seeds": [seed] if i else []})
+        for i, port in enumerate(ports)
+    ]
+
+
+def lay_out(folder: Path, settings: Sequence[Settings]) -> list[Path]:
+    """A folder for each peer, with its key, its certificate and its PEER.toml; the CA is gone after this."""
+    files = []
+    with tempfile.TemporaryDirectory() as scratch:
+        authority = Authority.create(Path(scratch) / "ca", FEDERATION)
+        for name, one in zip(names(len(settings)), settings, strict=True):
+            home = folder / name
+            identity = home / "identity"
+            request(identity, name)
+            authority.issue((identity / REQUEST).read_bytes(), identity, days=1)
+            files.append(home / "peer.toml")
+            files[-1].write_text(dumps(one.plain()))
+    return files
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on at this moment."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((HOST, 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def world_of(experiment: Experiment, label: str) -> World:
+    """The only world of one method and the first seed."""
+    (world,) = experiment.only(label).worlds()
+    return world

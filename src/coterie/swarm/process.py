@@ -1,0 +1,129 @@
+"""One peer as a process of its own: started, watched, stopped.
+
+Peers are forked from a process that has loaded everything and done nothing (`multiprocessing`'s fork
+server), so that eight of them start in a second and not in half a minute. Each does what `coterie peer
+run PEER.toml` does, and leaves when the swarm is gone, however that ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.process
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from coterie.core.errors import CoterieError
+from coterie.peer import watch
+from coterie.peer.errors import PeerError, Unreachable
+
+__all__ = ["PeerProcess"]
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["coterie.swarm.preload"])
+
+
+class PeerProcess:
+    """`coterie peer run PEER.toml`, with its log beside that file."""
+
+    def __init__(self, name: str, file: Path, data: Path | None = None) -> None:
+        self.name, self.file, self.data = name, file.resolve(), data
+        self.log = self.file.parent / "log.jsonl"
+        self.state = self.file.parent / "state"
+        self._process: multiprocessing.process.BaseProcess | None = None
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        with contextlib.suppress(FileNotFoundError):  # left by one that was killed
+            (self.state / watch.ADDRESS).unlink()
+        self.log.touch(0o600)
+        given = self.file, self.data and self.data.resolve(), self.log, Path.cwd()
+        self._process = _context.Process(target=_run, args=given, name=self.name)
+        with _one_thread_each():
+            self._process.start()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None: it was not started."""
+        return self._process.pid if self._process else None
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None: it has not."""
+        return self._process.exitcode if self._process else None
+
+    def status(self) -> dict[str, Any] | None:
+        """What it says of itself; None: it does not answer yet, or any more."""
+        if not (self.state / watch.ADDRESS).exists():
+            return None
+        try:
+            return watch.status(str(self.state))
+        except Unreachable:
+            return None
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGTERM: leave politely; SIGKILL: die; SIGSTOP, SIGCONT: stand still for a while."""
+        if self._process and self._process.exitcode is None and self._process.pid:
+            os.kill(self._process.pid, number)
+
+    def wait(self, seconds: float) -> int:
+        """Its exit code; one that takes longer is killed."""
+        assert self._process is not None
+        self._process.join(seconds)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+        return self._process.exitcode or 0
+
+    def check(self) -> None:
+        """Raise if it has ended by itself."""
+        if self.code is not None:
+            lines = self.log.read_text("utf-8", errors="replace").strip().splitlines()
+            raise PeerError(
+                f"the peer {self.name} ended by itself with exit code {self.code}: "
+                f"{lines[-1][:500] if lines else 'it said nothing'} (its log: {self.log})"
+            )
+
+
+def _run(file: Path, data: Path | None, log: Path, folder: Path) -> None:
+    """In the new process."""
+    from coterie.peer.service import run
+
+    os.setsid()  # Ctrl-C is for the swarm, which tells its peers
+    os.chdir(folder)
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(written, stream)
+    os.close(written)
+    threading.Thread(target=_leave_with_the_swarm, daemon=True).start()
+    try:
+        run(file, data)
+    except CoterieError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        sys.exit(2)
+
+
+def _leave_with_the_swarm() -> None:
+    swarm = multiprocessing.parent_process()
+    if swarm is not None:
+        swarm.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """For the fork server, which starts with the first peer: the machine is shared by all of them."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = before

@@ -1,0 +1,207 @@
+"""`coterie peer`, `coterie swarm` and `coterie replay`: what a user does wrong is said, and nothing hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.core.toml import dumps
+from coterie.peer.authority import Authority, request
+from coterie.peer.metrics import Calls, Page
+from tests.cli.conftest import Command
+
+PEER: dict[str, Any] = {
+    "address": "127.0.0.1:7440",
+    "model": {"name": "mlp", "hidden": [5]},
+    "data": {"set": {"name": "synthetic", "groups": 1, "classes": 3, "features": 6, "samples": 50}},
+    "train": {"batch": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def identity(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("federation")
+    request(folder / "p0", "p0")
+    Authority.create(folder / "ca", "wards").issue((folder / "p0" / "peer.csr").read_bytes(), folder / "p0")
+    return folder / "p0"
+
+
+@pytest.fixture
+def peer(coterie: Command, identity: Path) -> Callable[..., tuple[int, str]]:
+    """`peer(train=...)` runs PEER.toml with these changes; its exit code and what it says."""
+    shutil.copytree(identity, "identity", copy_function=shutil.copy2)
+
+    def run(**changes: Any) -> tuple[int, str]:
+        Path("PEER.toml").write_text(dumps({**PEER, **changes}))
+        answer = coterie("peer", "run", "PEER.toml")
+        assert "Traceback" not in answer.err
+        return answer.code, answer.err
+
+    return run
+
+
+def readable() -> None:
+    Path("identity/peer.key").chmod(0o644)
+
+
+def without_certificate() -> None:
+    Path("identity/peer.pem").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "changes", "says"),
+    [
+        (readable, {}, "peer.key"),
+        (without_certificate, {}, "peer.pem"),
+        (None, {"identity": "nowhere"}, "nowhere"),
+        (None, {"data": {"set": {"name": "csv", "path": "missing.csv", "label": "y"}}}, "missing.csv"),
+        (None, {"method": "FedAvgg"}, "Did you mean 'FedAvg'"),
+        (None, {"model": {"name": "cnn"}}, "model"),
+        (None, {"address": "192.0.2.1:7440"}, "cannot listen at 192.0.2.1:7440"),
+        (None, {"state": "PEER.toml/state"}, "cannot use the state folder"),
+    ],
+)
+def test_what_cannot_be_started(
+    peer: Callable[..., tuple[int, str]], spoil: Callable[[], None] | None, changes: dict[str, Any], says: str
+) -> None:
+    if spoil:
+        spoil()
+    code, said = peer(**changes)
+    assert code == 2
+    assert said.splitlines()[-1].startswith("error: ")
+    assert says in said
+
+
+def test_a_port_in_use(peer: Callable[..., tuple[int, str]]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, said = peer(address=f"127.0.0.1:{taken.getsockname()[1]}")
+    assert code == 2
+    assert "the port is in use" in said
+
+
+STATUS: dict[str, Any] = {
+    "peer": "p0",
+    "address": "127.0.0.1:7440",
+    "run": "main",
+    "method": "KD-PDFL",
+    "version": [1, 40],
+    "t": 40,
+    "iterations": None,
+    "rate": 12.0,
+    "seconds": 3.0,
+    "state": "learning",
+    "fault": "the disk is full",
+    "exchanges": 3,
+    "bytes_sent": 5_000_000,
+    "refusals": {"stale": 2},
+    "evaluated": {"personal": 0.875, "global": None},
+    "members": [
+        {
+            "id": "p1",
+            "address": "127.0.0.1:7441",
+            "state": "alive",
+            "weight": 0.25,
+            "heard": 3.0,
+            "outcomes": {"pulled": 7, "pushed": 5, "refused: stale": 2},
+        },
+        {
+            "id": "p2",
+            "address": "127.0.0.1:7442",
+            "state": "dead",
+            "weight": None,
+            "heard": None,
+            "outcomes": {},
+        },
+    ],
+}
+
+
+def test_status(coterie: Command, tmp_path: Path) -> None:
+    began, ended, where = threading.Event(), threading.Event(), []
+
+    def serve() -> None:
+        async def main() -> None:
+            page = Page(lambda: STATUS, Calls())
+            where.append(await page.start("127.0.0.1:0"))
+            began.set()
+            await asyncio.to_thread(ended.wait)
+            await page.stop()
+
+        asyncio.run(main())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert began.wait(10)
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state" / "status.address").write_text(where[0])
+        for target in (where[0], "state"):
+            answer = coterie("peer", "status", target, "--once")
+            assert answer.code == 0
+            for text in (
+                "iteration 40",
+                "87.5%",
+                "p1",
+                "0.250",
+                "3 s ago",
+                "dead",
+                "stale 2",
+                "the disk is full",
+            ):
+                assert text in answer.out
+        assert json.loads(coterie("peer", "status", where[0], "--json").out) == STATUS
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_nothing_to_show(coterie: Command) -> None:
+    for where, says in (
+        ("127.0.0.1:1", "is it running?"),
+        (".", "no peer runs"),
+        ("10.0.0.1:1", "this machine"),
+    ):
+        answer = coterie("peer", "status", where)
+        assert answer.code == 2
+        assert says in answer.err
+
+
+def test_swarm_and_replay_mistakes(coterie: Command) -> None:
+    for words, says in (
+        (("swarm", "--preset", "quikstart"), "Did you mean 'quickstart'"),
+        (("swarm", "--method", "FedProx"), "unknown method"),
+        (("replay", "nowhere"), "no such folder"),
+        (("replay", "."), "no journal.jsonl"),
+    ):
+        answer = coterie(*words)
+        assert answer.code == 2
+        assert says in answer.err
+
+
+def test_swarm_then_replay(coterie: Command) -> None:
+    answer = coterie(
+        *("swarm", "-n", "2", "--preset", "small.toml", "--iterations", "20", "--rate", "100"),
+        *("--out", "out", "--no-plots", "--set", "data.set.groups=1"),
+    )
+    assert answer.code == 0, answer.err
+    assert "20/20" in answer.out
+    assert "KD-PDFL" in answer.out
+    again = coterie("replay", "out")
+    assert again.code == 0
+    assert again.out.count("yes") == 2
+    rows = (Path("out") / "peers" / "p0" / "state" / "journal.jsonl").read_text().splitlines()
+    wrong = [row.replace('"seed": 0', '"seed": 1') for row in rows]
+    (Path("out") / "peers" / "p0" / "state" / "journal.jsonl").write_text("\n".join(wrong) + "\n")
+    answer = coterie("replay", "out")
+    assert answer.code == 1
+    assert "no" in answer.out

@@ -1,0 +1,30 @@
+"""`coterie report` as a user meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Command
+
+
+def test_a_report_and_its_figures(coterie: Command, finished: Path) -> None:
+    answer = coterie("report", finished, "-o", "out/mine.html")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("report    out/mine.html  (0.")
+    assert 50_000 < Path("out/mine.html").stat().st_size < 6_000_000
+    assert {p.suffix for p in Path("out/mine-figures").iterdir()} == {".pdf", ".png", ".svg"}
+
+
+def test_without_figures(coterie: Command, finished: Path) -> None:
+    assert coterie("report", finished, "--no-figures").code == 0
+    assert [p.name for p in Path().glob("report*")] == ["report.html"]
+
+
+def test_mistakes(coterie: Command, finished: Path) -> None:
+    answer = coterie("report", "nothing")
+    assert (answer.code, answer.err) == (2, "error: nothing is not a run folder: it has no experiment.toml\n")
+    answer = coterie("report", finished, finished)
+    assert (answer.code, answer.err) == (2, "error: a run is named twice; name each once\n")
+    answer = coterie("report", finished, "-o", "small.toml/x.html")
+    assert answer.code == 2
+    assert "cannot write" in answer.err

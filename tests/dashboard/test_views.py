@@ -1,0 +1,252 @@
+"""What the page is told is what the run folder holds."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coterie import Run
+from coterie.core.errors import CoterieError, RunError
+from coterie.dashboard.layout import affinity, clustered, places
+from coterie.dashboard.network import NOT_MET, SELF
+from coterie.dashboard.reading import Evaluations, spread
+from coterie.dashboard.run_source import RunSource
+from coterie.dashboard.shelf import RunShelf
+from coterie.runs import RunFolder
+from coterie.runs.graph import Graph, graph, graph_auc
+from coterie.runs.rows import Rows
+from coterie.runs.summary import curve
+from coterie.runs.text import columns
+from coterie.runs.tracks import by_name
+from tests.runs.made import CLIENTS, EXPERIMENT, METRICS, WORLDS, make
+
+WORLD = {"method": "KD-PDFL", "seed": "1"}
+
+
+@pytest.fixture
+def source(root: Path) -> RunSource:
+    return RunSource(root / "small")
+
+
+def test_the_overview_has_the_table_of_coterie_show(source: RunSource, small: Run) -> None:
+    seen = source.answer("overview", {})
+    shown = {title: [cell["text"] for cell in cells] for title, cells in seen["table"].items()}
+    assert shown == {title: [c.text for c in cells] for title, cells in columns(small.summary()).items()}
+    assert seen["parameters"] == small.config
+    assert seen["environment"] == small.environment
+    assert (seen["state"], seen["t"], seen["closing"], seen["length"]) == ("done", 60, 54, 60)
+    assert [(row["name"], row["alone"]) for row in seen["rows"]] == [
+        ("Local", True), ("FedAvg", False), ("KD-PDFL", False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("score", ["personal", "global", "loss"])
+def test_curves_are_means_over_seeds_with_their_spread(source: RunSource, small: Run, score: str) -> None:
+    seen = source.answer("curves", {})
+    assert seen["complete"] == 1
+    for name, worlds in by_name(small.tracks).items():
+        t, means = curve(worlds, score)
+        drawn = seen["methods"][name][score]
+        assert drawn["t"] == t.tolist()
+        real = np.array(drawn["mean"], dtype=float)
+        np.testing.assert_allclose(real, means.mean(axis=0), rtol=1e-4)
+        np.testing.assert_allclose(
+            np.array(drawn["std"], float), means.std(axis=0, ddof=1), rtol=1e-3, atol=1e-9
+        )
+    assert seen["methods"]["KD-PDFL"]["bytes"]["mean"][-1] > 0
+
+
+@pytest.mark.parametrize("t", [5, 30, 60])
+def test_a_frame_is_the_graph_at_that_iteration(source: RunSource, small: Run, t: int) -> None:
+    while (network := source.answer("network", WORLD))["complete"] < 1:
+        pass
+    frame = source.answer("frame", {**WORLD, "t": str(t)})
+    codes = np.frombuffer(base64.b64decode(frame["cells"]), dtype=np.uint8).reshape(8, 8)
+    world = next(w for w in small.tracks if w.name == "KD-PDFL" and w.seed == 1)
+    truth = graph(small.weighed[world.world], 8, t)
+    assert (np.diag(codes) == SELF).all()
+    off = ~np.eye(8, dtype=bool)
+    assert ((codes == NOT_MET) == ~truth.met)[off].all()
+    expected = np.clip(truth.weight / frame["top"] * 253, 0, 253)
+    np.testing.assert_allclose(codes[truth.met], expected[truth.met], atol=0.51)
+    for i, j, w in frame["edges"]:
+        assert truth.weight[i, j] == pytest.approx(w, rel=1e-2)
+    assert frame["auc"] == pytest.approx(graph_auc(truth, world.group), rel=1e-4) or frame["auc"] is None
+    assert network["group"] == world.group.tolist()
+    assert list(network["orders"]) == ["group", "cluster", "number"]
+    assert [sorted(order) for order in network["orders"].values()] == 3 * [list(range(8))]
+
+
+def test_a_person_is_explained_by_what_it_heard(tmp_path: Path) -> None:
+    source = RunSource(make(tmp_path / "made").path)
+    seen = source.answer("person", {"method": "KD-PDFL", "seed": "0", "client": "0"})
+    assert [(n["client"], n["weight"], n["share"], n["distance"]) for n in seen["neighbours"]] == [
+        (1, 0.8, pytest.approx(8 / 9, rel=1e-4), 0.1),
+        (2, 0.1, pytest.approx(1 / 9, rel=1e-4), 0.9),
+    ]
+    assert seen["events"] == [{"t": 0, "kind": "woke", "from": [1, 2], "lost": [3], "weight": [0.8, 0.1]}]
+    assert seen["labels"] == [5, 0]
+    assert seen["accuracy"]["own"] == [0.9, 0.6]
+    assert seen["accuracy"]["local"]["own"] == [0.1, 0.5]
+    late = source.answer("person", {"method": "KD-PDFL", "seed": "0", "client": "3", "t": "4"})
+    assert (late["neighbours"], late["events"]) == ([], []), "it woke at 5"
+    assert late["confidence"] == {"t": [5], "value": [0.3]}
+
+
+def test_clients_and_who_is_hurt(tmp_path: Path) -> None:
+    source = RunSource(make(tmp_path / "made").path)
+    seen = source.answer("clients", {})
+    assert (seen["method"], seen["seed"]) == ("KD-PDFL", 0)
+    np.testing.assert_allclose(seen["gain"], [0.1, 0.0, 0.2, -0.1], atol=1e-9)
+    other = source.answer("clients", {"method": "KD-PDFL", "seed": "1"})
+    assert (other["diverged"], other["personal"][3], other["gain"][3]) == ([3], None, None)
+    assert source.answer("clients", {"method": "Local", "seed": "0"})["gain"] is None
+
+
+# Reading
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 6, 61, 1000])
+def test_a_spread_takes_each_once_the_ends_first_and_the_rest_evenly(count: int) -> None:
+    order = spread(count)
+    assert sorted(order) == list(range(count))
+    assert order[:2] == list(dict.fromkeys([count - 1, 0]))[:count]
+    if count > 16:
+        assert np.diff(sorted(order[:17])).max() <= count / 16 + 1
+
+
+def test_the_last_evaluations_are_read_first_and_the_rest_later(small: Run) -> None:
+    evaluations = Evaluations(small.path)
+    evaluations.read(enough=lambda: True)
+    last = {world: max(rows) for world, rows in evaluations.rows.items()}
+    assert last == dict.fromkeys(range(6), 60)
+    assert 0 < evaluations.share < 0.3
+    evaluations.read(enough=lambda: False)
+    assert evaluations.share == 1
+    assert [sorted(rows) for rows in evaluations.rows.values()] == 6 * [[*range(0, 61, 10)]]
+
+
+def test_large_files_are_answered_from_a_part_of_them(small: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no time at all each answer still comes, from a few rows, and says of how much."""
+    monkeypatch.setattr("coterie.dashboard.opened.PATIENCE", 0.0)
+    monkeypatch.setattr("coterie.dashboard.reading._AT_ONCE", 3)
+    monkeypatch.setattr("coterie.dashboard.opened.Opened.tracks.__defaults__", (0.0,))
+    monkeypatch.setattr("coterie.dashboard.opened.Opened.history.__defaults__", (0.0,))
+    read: list[int] = []
+    monkeypatch.setattr(Rows, "_parsed", _counting(Rows._parsed, read))
+    source = RunSource(small.path)
+    assert source.answer("curves", {})["complete"] < 0.5
+    assert len(read) < 12
+    shares = [source.answer("network", WORLD)["complete"] for _ in range(3)]
+    assert 0 < shares[0] < shares[1] < shares[2] < 1
+
+
+def _counting(parsed: Any, read: list[int]) -> Any:
+    def count(self: Rows, line: bytes, number: int) -> Any:
+        read.append(number)
+        return parsed(self, line, number)
+
+    return count
+
+
+# Layout
+
+
+def test_groups_that_listen_to_themselves_lie_and_stand_together() -> None:
+    group = np.arange(24) % 3
+    same = (group[:, None] == group[None, :]) & ~np.eye(24, dtype=bool)
+    near = affinity(Graph(np.where(same, 1.0, 0.01), ~np.eye(24, dtype=bool)))
+    order = clustered(near)
+    assert (np.diff(group[order]) != 0).sum() == 2, "each group in one piece"
+    at = places(near, order)
+    assert np.linalg.norm(at, axis=1).max() == pytest.approx(1)
+    apart = np.linalg.norm(at[:, None] - at[None, :], axis=-1)
+    assert apart[same].mean() < 0.5 * apart[group[:, None] != group[None, :]].mean()
+    np.testing.assert_array_equal(at, places(near, order))
+    moved = np.linalg.norm(places(near, order, at) - at, axis=1)
+    assert moved.max() < 0.35, "what was placed stays about where it is"
+
+
+@pytest.mark.parametrize("clients", [2, 3])
+def test_the_smallest_graphs_have_places(clients: int) -> None:
+    near = affinity(Graph(np.zeros((clients, clients)), np.zeros((clients, clients), dtype=bool)))
+    assert np.isfinite(places(near, clustered(near))).all()
+
+
+# Bad input
+
+
+def test_runs_are_found_below_and_each_that_cannot_be_read_says_why(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "small", tmp_path / "table1" / "iot")
+    shutil.copytree(root / "small", tmp_path / "old")
+    old = tmp_path / "old" / "environment.json"
+    old.write_text(json.dumps(json.loads(old.read_text()) | {"format": 99}))
+    shutil.copytree(root / "small", tmp_path / "torn")
+    (tmp_path / "torn" / "status.json").write_text('{"state": "run')
+    (tmp_path / "other").mkdir()
+    listing = RunShelf(tmp_path).listing()
+    found = {run["id"]: run for run in listing["runs"]}
+    assert set(found) == {"old", "table1/iot", "torn"}
+    assert found["table1/iot"]["state"] == "done"
+    assert "format 99, but this version of coterie reads format 1" in found["old"]["error"]
+    assert "status.json is damaged" in found["torn"]["error"]
+
+
+def test_a_run_folder_itself_can_be_shown(root: Path) -> None:
+    shelf = RunShelf(root / "small")
+    assert [run["id"] for run in shelf.listing()["runs"]] == ["small"]
+    assert shelf.source("small").answer("status", {})["name"] == "small"
+
+
+def test_a_folder_that_is_not_there_is_empty_and_a_file_is_refused(tmp_path: Path) -> None:
+    assert RunShelf(tmp_path / "none").listing()["runs"] == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="is a file; name the folder"):
+        RunShelf(tmp_path / "file")
+
+
+def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "new", EXPERIMENT) as folder:
+        source = RunSource(folder.path)
+        assert source.answer("status", {})["methods"] == {}
+        assert source.answer("overview", {})["rows"] == []
+        assert source.answer("clients", {}) == {"worlds": []}
+        assert source.answer("network", {})["worlds"] == []
+        before = source.stamp()
+        folder.describe(WORLDS, CLIENTS)
+        folder.metrics(METRICS[0])
+        folder.status("running", 5, 10, 20.0)
+        assert source.stamp() != before
+        seen = source.answer("status", {})
+        assert (seen["left"], seen["methods"], seen["quiet"]) == (20.0, {"Local": 0.1}, None)
+
+
+def test_a_run_that_gives_no_sign_of_life_says_so(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "killed", EXPERIMENT) as folder:
+        folder.status("running", 5, 10, 1.0)
+        os.utime(folder.path / "status.json", (1, 1))
+        assert RunSource(folder.path).answer("status", {})["quiet"] > 1e9
+
+
+@pytest.mark.parametrize(
+    "name", ["worlds.json", "clients.json", "metrics.jsonl", "exchanges.jsonl", "summary.json"]
+)
+@pytest.mark.parametrize(
+    "content", ["", "[", "{}", "[1]", "null", '{"world": 0}\n', '{"world": 0, "t": 5, "client": 9}\n']
+)
+@pytest.mark.parametrize("view", ["status", "overview", "curves", "network", "person", "clients", "frame"])
+def test_whatever_a_file_holds_there_is_an_answer_or_a_sentence(
+    small: Run, tmp_path: Path, name: str, content: str, view: str
+) -> None:
+    shutil.copytree(small.path, tmp_path / "run")
+    (tmp_path / "run" / name).write_text(content)
+    with contextlib.suppress(CoterieError):
+        json.dumps(RunSource(tmp_path / "run").answer(view, {**WORLD, "client": "1"}), allow_nan=False)

@@ -1,0 +1,101 @@
+"""An experiment lived through by bare learners that reach one another over a transport."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.types import State
+from coterie.experiment import World
+from coterie.federation import Dealer
+from coterie.peer import wire
+from coterie.peer.learner import Client, Heard, Learner, Own
+from coterie.peer.schema import Schema
+from coterie.peer.transport import Letter, Transport
+from coterie.schedule import Meeting
+
+__all__ = ["RUN", "Host", "advance", "hosts_of", "tensors"]
+
+RUN = "lockstep"
+
+
+class Host:
+    """A learner that answers; what was pushed waits until its iteration."""
+
+    def __init__(self, name: str, learner: Learner) -> None:
+        self.name, self.learner = name, learner
+        self.schema = Schema.of(learner.offer())
+        self.pushed: list[Letter] = []
+
+    async def offer(self, asker: str) -> Letter:
+        now = self.learner.now
+        return wire.letter(self.schema, self.name, RUN, now.version, self.learner.offer())
+
+    async def deliver(self, letter: Letter) -> bool:
+        self.pushed.append(letter)
+        return True
+
+    async def gossip(self, sender: str, packet: bytes) -> bytes:
+        return b""
+
+
+def hosts_of(world: World) -> list[Host]:
+    """All clients of a world."""
+    e = world.experiment
+    federation = Dealer(None).federation(e, world.seed)
+    parts = (Own.of(federation, i, getattr(torch, e.dtype)) for i in range(e.data.clients))
+    return [Host(f"p{i}", Learner(Client.of(world, own, i, i))) for i, own in enumerate(parts)]
+
+
+async def advance(
+    hosts: Sequence[Host], transports: Sequence[Transport], addresses: Sequence[str], iterations: int
+) -> None:
+    """All iterations, in step: everybody waits for everybody."""
+    schedule = hosts[0].learner.client.schedule
+    slots = {host.name: slot for slot, host in enumerate(hosts)}
+    for t in range(1, iterations + 1):
+        phase = schedule.phase(t)
+        if phase == "local":
+            for host, learns in zip(hosts, schedule.learns(t).tolist(), strict=True):
+                host.learner.local() if learns else host.learner.idle()
+            continue
+        for host in hosts:
+            host.learner.idle()
+        if not hosts[0].learner.offer():  # a method that sends nothing
+            continue
+        if phase == "exchange":
+            meeting = schedule.meeting(t)
+            replies = {
+                star: [await transports[star].pull(hosts[j].name, addresses[j]) for j in heard]
+                for star, heard in _pairs(meeting, meeting.heard)
+            }
+            for star, letters in replies.items():  # only now: everybody read the models from before
+                hosts[star].learner.wake([Heard(slots[x.sender], x.message) for x in letters])
+        else:
+            meeting = schedule.meeting(t - 1)
+            for star, told in _pairs(meeting, meeting.told):
+                letter = await hosts[star].offer("")
+                for j in told:
+                    assert await transports[star].push(hosts[j].name, addresses[j], letter)
+            for host in hosts:
+                for letter in host.pushed:
+                    host.learner.receive(Heard(slots[letter.sender], letter.message))
+                host.pushed.clear()
+
+
+def _pairs(meeting: Meeting, mask: Tensor) -> list[tuple[int, list[int]]]:
+    """Each star, and those of its neighbours that the mask marks."""
+    rows = zip(meeting.star.tolist(), meeting.neighbour, mask, strict=True)
+    return [(star, neighbours[marked].tolist()) for star, neighbours, marked in rows]
+
+
+def tensors(states: Sequence[State]) -> dict[str, Any]:
+    """All clients' tensors stacked, named as in a checkpoint."""
+    return {
+        f"{part}/{k}": torch.stack([getattr(state, part)[k] for state in states])
+        for part in State._fields
+        for k in getattr(states[0], part)
+    }

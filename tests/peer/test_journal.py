@@ -1,0 +1,115 @@
+"""What a peer did is on record before anything that depends on it leaves, whole lines or none."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from coterie.peer.errors import PeerError
+from coterie.peer.journal import Journal, Past, read
+from coterie.peer.transport import Version
+from tests.peer.disk import full_after
+
+
+def test_steps_in_a_row_are_one_line_written_before_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    journal = Journal(file)
+    for t in range(1, 6):
+        journal.local(t, t)
+    assert file.read_bytes() == b""  # nothing depends on it yet
+    journal.write("wake", t=5, heard=[["p1", Version(2, 3), 1]], event=6)
+    journal.local(6, 7)
+    journal.flush()
+    journal.local(7, 8)
+    assert list(read(file)) == [
+        {"kind": "local", "t": [1, 5], "event": 5},
+        {"kind": "wake", "t": 5, "heard": [["p1", [2, 3], 1]], "event": 6},
+        {"kind": "local", "t": [6, 6], "event": 7},
+    ]
+    journal.close()
+    assert list(read(file))[-1] == {"kind": "local", "t": [7, 7], "event": 8}
+    assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("torn", [b'{"kind": "wa', b"", b'{"kind": "local", "t": [3, 4], "event": 4}'])
+def test_half_a_last_line_is_no_line(tmp_path: Path, torn: bytes) -> None:
+    file = tmp_path / "journal.jsonl"
+    file.write_bytes(b'{"kind": "start", "incarnation": 3}\n' + torn)
+    assert [row["kind"] for row in read(file)] == ["start"]
+    journal = Journal(file)
+    journal.write("left", event=1)
+    journal.close()
+    assert [row["kind"] for row in read(file)] == ["start", "left"]
+
+
+def test_a_file_of_one_long_torn_line_is_empty(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    file.write_bytes(b"x" * 200_000)
+    Journal(file).close()
+    assert file.read_bytes() == b""
+
+
+@pytest.mark.parametrize("line", [b"no json\n", b"[1]\n", b'{"t": 1}\n'])
+def test_damage_is_told_with_its_line(tmp_path: Path, line: bytes) -> None:
+    file = tmp_path / "journal.jsonl"
+    file.write_bytes(b'{"kind": "start"}\n' + line)
+    with pytest.raises(PeerError, match=r"journal\.jsonl is damaged in line 2"):
+        list(read(file))
+
+
+def test_a_full_disk_loses_nothing_and_leaves_whole_lines(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    journal = Journal(file)
+    journal.write("left", event=1)
+    with full_after(file.stat().st_size + 10):
+        for t in (1, 2):
+            with pytest.raises(PeerError, match=r"cannot write the journal .*; make room on the disk"):
+                journal.write("wake", t=t)
+        assert [row["kind"] for row in read(file)] == ["left"]
+    journal.flush()  # there is room again
+    assert [(row["kind"], row.get("t")) for row in read(file)] == [("left", None), ("wake", 1), ("wake", 2)]
+    journal.close()
+
+
+def test_lines_of_several_threads_do_not_mix(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    journal = Journal(file)
+
+    def write(name: str) -> None:
+        for i in range(200):
+            journal.write("missed", peer=name, text="x" * i)
+
+    threads = [threading.Thread(target=write, args=(f"p{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close()
+    rows = list(read(file))
+    assert len(rows) == 800
+    for name in ("p0", "p3"):
+        assert [len(row["text"]) for row in rows if row["peer"] == name] == list(range(200))
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PeerError, match=r"cannot open the journal .*: No such file or directory"):
+        Journal(tmp_path / "nowhere" / "journal.jsonl")
+    with pytest.raises(PeerError, match="cannot read the journal"):
+        list(read(tmp_path / "nowhere"))
+
+
+def test_the_past(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    assert Past(file).incarnation == 0
+    journal = Journal(file)
+    journal.write("start", incarnation=4)
+    journal.write("wake", heard=[["p1", [1, 9], 1], ["p2", [3, 1], 2]])
+    journal.write("adopt", peer="p1", version=[2, 5])
+    journal.write("start", incarnation=7)
+    journal.write("adopt", peer="p2", version=[2, 99])
+    journal.close()
+    past = Past(file)
+    assert past.incarnation == 7
+    assert past.newest == {"p1": Version(2, 5), "p2": Version(3, 1)}

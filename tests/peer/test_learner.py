@@ -1,0 +1,140 @@
+"""One bare client: what it draws, what it forgets, what it refuses to start with."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from coterie.core.errors import ModelError
+from coterie.engine.feed import Feed
+from coterie.federation import Dealer
+from coterie.peer.learner import Client, Heard, Learner, Own, trial
+from coterie.peer.transport import Version
+from tests.engine.small import hard
+from tests.peer.free import settings
+from tests.trees import same
+
+E = hard(methods=["KD-PDFL"])
+
+
+def client(number: int = 2, probe: int | None = None) -> Client:
+    (world,) = E.worlds()
+    federation = Dealer(None).federation(world.experiment, 0)
+    made = Client.of(world, Own.of(federation, number, torch.float64), number, number)
+    return dataclasses.replace(made, probe=probe)
+
+
+@pytest.mark.parametrize("probe", [None, 5])
+def test_it_draws_what_the_simulator_draws(probe: int | None) -> None:
+    one = client(2, probe)
+    federation = Dealer(None).federation(E, 0)
+    feed = Feed.of([federation], [0], probe or "all", torch.device("cpu"), torch.float64)
+    learner = Learner(one)
+    for t in (1, 63, 64, 65, 200):
+        rows, key = learner._draws(t)
+        ts, at = torch.tensor([t]), slice(2, 3)
+        x, y = feed.samples(feed.train, feed.draws(ts, at, one.batch)[0, 0])
+        same((one.own.train.x[rows], one.own.train.y[rows]), (x, y))
+        assert key == feed.keys(ts, at)[0, 0]
+    mine, theirs = one.look(7), feed.probe(torch.tensor([2]), 7)
+    real = theirs.mask[0]
+    same((mine.x, mine.y, mine.size), (theirs.x[0][real], theirs.y[0][real], theirs.size[0]))
+
+
+def test_versions_count_changes_and_go_on_after_a_restart() -> None:
+    learner = Learner(client(), incarnation=3)
+    assert learner.now.version == Version(3, 0)
+    learner.local()
+    learner.wake([Heard(1, learner.offer())])
+    learner.idle()
+    learner.receive(Heard(1, learner.offer()))
+    assert (learner.now.version, learner.now.t) == (Version(3, 3), 2)
+    before = learner.now
+    again = Learner(client(), incarnation=4, at=before)
+    assert again.now == before._replace(version=Version(4, 3))
+    assert learner.local() == again.local()
+    same(again.now.state, learner.now.state)
+    assert before.version == Version(3, 3)  # a snapshot never changes
+
+
+def test_an_entry_of_the_row_can_be_given_away() -> None:
+    learner = Learner(client())
+    first = learner.now.state.memory["w"]
+    learner.local()
+    learner.wake([Heard(j, learner.offer()) for j in (0, 1, 3)])
+    learned = learner.now.state.memory["w"]
+    assert (learned[[0, 1, 3]] != first[[0, 1, 3]]).all()
+    learner.forget(1)
+    now = learner.now.state.memory["w"]
+    assert now[1] == first[1]
+    assert torch.equal(now[[0, 2, 3, 4, 5]], learned[[0, 2, 3, 4, 5]])
+    assert learner.now.version.event == 3
+
+
+def test_no_reply_changes_nothing() -> None:
+    learner = Learner(client())
+    before = learner.now.state
+    learner.wake([])
+    same(learner.now.state, before)
+
+
+def test_accuracy_is_a_share_and_none_without_samples(tmp_path: Path) -> None:
+    one = settings(1, tmp_path, data={"validation": 0.0})
+    peer = one.client_of("p1", one.federation(None))
+    found = peer.accuracy(peer.first())
+    assert found.keys() == {"personal", "global", "validation"}
+    assert found["validation"] is None
+    assert isinstance(found["personal"], float)
+    assert 0 <= found["personal"] <= 1
+    assert (found["personal"] * len(peer.own.personal.y)) % 1 == pytest.approx(0, abs=1e-9)
+
+
+class TooNarrow(torch.nn.Module):
+    """One output, whatever the classes."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(features, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(x)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda inputs, classes: TooNarrow(inputs[0]), r"puts out \[1, 1\] for one sample, .* need \[1, 3\]"),
+        (
+            lambda inputs, classes: TooNarrow(inputs[0] + 1),
+            r"cannot be trained by KDPDFL on samples of shape \[6\]",
+        ),
+    ],
+)
+def test_a_model_that_does_not_fit_is_told_before_the_start(
+    tmp_path: Path, model: object, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.peer.test_learner.own_model", model)
+    one = settings(0, tmp_path, model={"name": "tests.peer.test_learner:made"})
+    with pytest.raises(ModelError, match=message):
+        trial(one.client_of("p0", one.federation(None)))
+
+
+own_model = None
+
+
+def made(inputs: tuple[int, ...], classes: int, hidden: object = None) -> torch.nn.Module:
+    assert callable(own_model)
+    built: torch.nn.Module = own_model(inputs, classes)
+    return built
+
+
+def test_a_model_that_fits_is_tried_without_a_trace(tmp_path: Path) -> None:
+    one = settings(0, tmp_path)
+    peer = one.client_of("p0", one.federation(None))
+    before = peer.first()
+    trial(peer)
+    same(peer.first(), before)

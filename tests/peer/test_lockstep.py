@@ -1,0 +1,101 @@
+"""One algorithm, two runtimes: bare learners over a network arrive at the simulator's models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.engine.preparation import prepare
+from coterie.experiment import Experiment, World
+from coterie.peer.grpc_client import GrpcTransport
+from coterie.peer.grpc_server import GrpcServer
+from coterie.peer.memory import Network
+from tests.engine.small import EVERY_METHOD, Outcome, finished, hard
+from tests.peer.lockstep import RUN, Host, advance, hosts_of, tensors
+from tests.peer.loopback import Federation
+from tests.trees import same
+
+CLOSE = 1e-10
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "adam, a probe of five": {
+        "train__optimizer": {"name": "adam", "weight_decay": 0.01},
+        "exchange__probe": 5,
+        "train__init": "shared",
+        "train__personalize_lr": 0.01,
+        "methods": {
+            "mixed": {"name": "KD-PDFL", "adoption": "mix", "step": "softmax"},
+            "base": {"name": "FedAvg", "share": "base"},
+        },
+    },
+    "attacked": {
+        "attack": {"name": "sign_flip", "share": 0.3},
+        "methods": {"KD-PDFL": {}, "half": {"name": "FedAvg", "adoption": "average"}},
+    },
+    "free riders": {"attack": {"name": "free_rider", "share": 0.3}, "methods": {"KD-PDFL": {}}},
+}
+
+Want = Mapping[tuple[str, int], Outcome]
+
+
+async def over_memory(hosts: list[Host], _folder: Path, iterations: int) -> None:
+    network = Network()
+    transports = [network.join(h.name, h.name, h) for h in hosts]
+    await advance(hosts, transports, [h.name for h in hosts], iterations)
+
+
+async def over_grpc(hosts: list[Host], folder: Path, iterations: int) -> None:
+    federation = Federation(folder)
+    async with AsyncExitStack() as stack:
+        transports, addresses = [], []
+        for host in hosts:
+            terms = federation.identity(host.name), host.schema, RUN, "method"
+            server = GrpcServer(*terms, host)
+            addresses.append(await server.start("127.0.0.1:0"))
+            stack.push_async_callback(server.stop)
+            transports.append(GrpcTransport(*terms))
+            stack.push_async_callback(transports[-1].close)
+        await advance(hosts, transports, addresses, iterations)
+
+
+TRANSPORTS = {"memory": over_memory, "gRPC": over_grpc}
+
+
+def check(world: World, transport: str, folder: Path, want: Want) -> None:
+    hosts = hosts_of(world)
+    asyncio.run(TRANSPORTS[transport](hosts, folder, world.experiment.train.iterations))
+    got = tensors([h.learner.now.state for h in hosts])
+    same(got, {k: v for k, v in want[world.name, world.seed].tensors.items() if "/" in k}, CLOSE)
+
+
+def worlds(experiment: Experiment) -> dict[str, World]:
+    return {world.name: world for world in experiment.worlds()}
+
+
+EVERY = hard(methods=EVERY_METHOD)
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Want:
+    return finished(prepare(EVERY), tmp_path_factory.mktemp("simulated"))
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_every_method_as_in_the_simulator(
+    method: str, transport: str, simulated: Want, tmp_path: Path
+) -> None:
+    check(worlds(EVERY)[method], transport, tmp_path, simulated)
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
+def test_variants_as_in_the_simulator(changes: dict[str, Any], tmp_path: Path) -> None:
+    e = hard(**changes)
+    want = finished(prepare(e), tmp_path)
+    for world in e.worlds():
+        check(world, "memory", tmp_path, want)

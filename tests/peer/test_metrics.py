@@ -1,0 +1,146 @@
+"""The status page: for this machine only, never models or keys, and no visitor can harm it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.core.errors import ConfigError
+from coterie.peer.errors import PeerError, Unreachable
+from coterie.peer.log import JsonLines
+from coterie.peer.metrics import Calls, Page
+from coterie.peer.watch import status
+from tests.peer.free import alone
+
+FACTS: dict[str, Any] = {
+    "t": 40,
+    "exchanges": 3,
+    "bytes_sent": 1000,
+    "fault": None,
+    "evaluated": {"t": 40, "loss": 0.5, "personal": 0.75, "global": None, "validation": 1.0},
+    "refusals": {"stale": 2},
+    "members": [{"state": "alive"}, {"state": "alive"}, {"state": "dead"}],
+}
+
+
+async def asked(address: str, request: bytes) -> bytes:
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer
+
+
+def visited(*requests: bytes, facts: dict[str, Any] = FACTS) -> list[bytes]:
+    async def main() -> list[bytes]:
+        calls = Calls()
+        calls.side("in")("pull", "ok")
+        page = Page(lambda: facts, calls)
+        address = await page.start("127.0.0.1:0")
+        answers = [await asked(address, request) for request in requests]
+        await page.stop()
+        return answers
+
+    return asyncio.run(main())
+
+
+def test_metrics_for_prometheus() -> None:
+    (answer,) = visited(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    lines = answer.decode().splitlines()
+    assert lines[0] == "HTTP/1.1 200 OK"
+    for line in (
+        "coterie_iterations_total 40.0",
+        "coterie_exchanges_total 3.0",
+        "coterie_sent_bytes_total 1000.0",
+        "coterie_healthy 1.0",
+        "coterie_personal_accuracy 0.75",
+        'coterie_refusals_total{reason="stale"} 2.0',
+        'coterie_members{state="alive"} 2.0',
+        'coterie_calls_total{call="pull",outcome="ok",side="in"} 1.0',
+    ):
+        assert line in lines
+    assert not any(line.startswith("coterie_global_accuracy") for line in lines)
+
+
+def test_health_says_what_is_wrong() -> None:
+    (well,) = visited(b"GET /health HTTP/1.1\r\n\r\n")
+    assert b"200 OK" in well
+    (ill,) = visited(b"GET /health HTTP/1.1\r\n\r\n", facts={**FACTS, "fault": "the disk is full"})
+    assert ill.startswith(b"HTTP/1.1 503")
+    assert b"the disk is full" in ill
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (b"GET /status HTTP/1.1\r\nHost: localhost:80\r\n\r\n", b"200 OK"),
+        (b"GET /status HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"403 Forbidden"),
+        (b"POST /status HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET /../../etc/passwd HTTP/1.1\r\n\r\n", b"404"),
+        (b"GET\r\n\r\n", b""),
+        (b"\x16\x03\x01" + b"x" * 20_000, b""),
+    ],
+)
+def test_odd_visitors(request_: bytes, answer: bytes) -> None:
+    first, second = visited(request_, b"GET /health HTTP/1.1\r\n\r\n")
+    assert answer in first
+    assert (answer == b"") == (first == b"")
+    assert b"200 OK" in second  # it is none the worse for it
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:9000", "0.0.0.0:9000"])
+def test_only_on_loopback(address: str) -> None:
+    with pytest.raises(PeerError, match="for this machine only"):
+        asyncio.run(Page(lambda: FACTS, Calls()).start(address))
+    with pytest.raises(ConfigError, match="is not a status address of this machine"):
+        status(address)
+
+
+def test_a_port_in_use_is_told() -> None:
+    async def main() -> None:
+        first = Page(lambda: FACTS, Calls())
+        address = await first.start("127.0.0.1:0")
+        try:
+            with pytest.raises(PeerError, match=r"cannot show the status at .*: .*in use"):
+                await Page(lambda: FACTS, Calls()).start(address)
+        finally:
+            await first.stop()
+
+    asyncio.run(main())
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="no peer runs on the state folder"):
+        status(str(tmp_path))
+    with pytest.raises(Unreachable, match=r"no peer shows its status at 127\.0\.0\.1:1: .*; is it running"):
+        status("127.0.0.1:1")
+
+
+def test_a_status_is_numbers_and_names_only(tmp_path: Path) -> None:
+    async def main() -> dict[str, Any]:
+        async with alone(tmp_path) as node:
+            await node.worker.at(20)
+            return node.status()
+
+    found = asyncio.run(main())
+    text = json.dumps(found)
+    assert len(text) < 4000
+    assert {"p1", "p2", "p3"} == {m["id"] for m in found["members"]}
+    assert "PRIVATE" not in text
+
+
+def test_a_log_line_cannot_be_forged() -> None:
+    record = logging.makeLogRecord(
+        {"msg": "refused", "levelno": 30, "levelname": "WARNING", "peer": 'p0"}\n{"level": "info\x1b[31m'}
+    )
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert json.loads(line)["peer"] == 'p0"}\n{"level": "info\x1b[31m'
+    assert json.loads(line)["level"] == "warning"

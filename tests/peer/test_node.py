@@ -1,0 +1,294 @@
+"""A free-running peer: it learns on, whatever the network does, and takes nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from coterie.core.errors import CoterieError
+from coterie.peer import journal, wire
+from coterie.peer.errors import PeerError, Reason, Refused
+from coterie.peer.memory import Network
+from coterie.peer.node import Node
+from coterie.peer.roster import Fixed
+from coterie.peer.transport import Letter, Version
+from tests.peer.disk import full_after
+from tests.peer.free import Peer, alone, settings, until
+from tests.trees import same
+
+
+def rows(node: Node, kind: str) -> list[dict[str, Any]]:
+    return [row for row in journal.read(node.store.journal) if row["kind"] == kind]
+
+
+def model(node: Node, sender: str, version: Version, shift: float = 0.0) -> Letter:
+    """A letter with this node's own model, moved by `shift`."""
+    message = {k: v + shift for k, v in node.client.offer(node.worker.now.state, 0).items()}
+    return wire.letter(node.schema, sender, node.settings.run, version, message)
+
+
+def test_four_peers_learn_exchange_and_finish(tmp_path: Path) -> None:
+    async def main() -> list[Node]:
+        network = Network()
+        peers = [Peer(network, settings(i, tmp_path)) for i in range(4)]
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(peer.running()) for peer in peers]
+            await until(lambda: all(node.worker.finished for node in nodes))
+        return nodes
+
+    nodes = asyncio.run(main())
+    for node in nodes:
+        status = node.status()
+        assert status["t"] == 60
+        assert status["evaluated"]["t"] == 60
+        # A slow star meets a closing phase; a late broadcast one who has pulled a newer model meanwhile.
+        assert not status["refusals"].keys() - {"stopping", "stale"}
+        woken = rows(node, "wake")
+        assert len(woken) == status["exchanges"]
+        assert all(row["t"] <= 54 for row in woken)  # the last tenth is local only
+        assert {peer for row in woken for peer, _, _ in row["heard"]} <= {"p0", "p1", "p2", "p3"} - {node.id}
+        assert rows(node, "saved")[-1]["t"] == 60
+    assert sum(node.exchanges for node in nodes) >= 6
+    assert sum(len(rows(node, "adopt")) for node in nodes) >= 3
+
+
+def test_learning_goes_on_when_nobody_answers(tmp_path: Path) -> None:
+    async def main() -> Node:
+        async with alone(tmp_path) as node:
+            await node.worker.at(60)
+            return node
+
+    node = asyncio.run(main())
+    assert node.worker.now.version.event == 60  # sixty local steps and nothing else
+    assert node.company.contacts["p1"].outcomes["no answer"] > 0
+    assert rows(node, "missed")[0]["peer"] in ("p1", "p2", "p3")
+    assert not rows(node, "wake")
+
+
+def test_a_broadcast_is_taken_once_and_nothing_older(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, rate=20) as node:
+            new, old = (model(node, "p1", Version(1, event), 0.01 * event) for event in (7, 5))
+            before = node.worker.now
+            assert await node.deliver(new) is True
+            assert node.worker.now.version > before.version
+            assert await node.deliver(new) is False
+            for letter, reason in (
+                (old, Reason.STALE),
+                (model(node, "p1", Version(1, 7), 0.5), Reason.CONFLICT),
+            ):
+                with pytest.raises(Refused) as caught:
+                    await node.deliver(letter)
+                assert caught.value.reason is reason
+            assert await node.deliver(model(node, "p1", Version(2, 1), 0.1)) is True  # a later life of p1
+            assert node.company.refusals == {"stale": 1, "conflict": 1}
+        adopted = rows(node, "adopt")
+        assert [row["version"] for row in adopted] == [[1, 7], [2, 1]]
+        assert [row["reason"] for row in rows(node, "refused")] == ["stale", "conflict"]
+
+    asyncio.run(main())
+
+
+def test_many_copies_at_once_are_taken_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, rate=20) as node:
+            letter = model(node, "p1", Version(1, 7), 0.1)
+            assert sorted(await asyncio.gather(*(node.deliver(letter) for _ in range(20)))) == [
+                False
+            ] * 19 + [True]
+        assert len(rows(node, "adopt")) == 1
+
+    asyncio.run(main())
+
+
+def test_whoever_repeats_itself_does_not_fill_the_journal(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, rate=20) as node:
+            assert await node.deliver(model(node, "p1", Version(1, 500), 0.1))
+            for event in range(100):
+                with pytest.raises(Refused, match="older than 1:500"):
+                    await node.deliver(model(node, "p1", Version(1, event)))
+            assert node.company.refusals == {"stale": 100}
+        assert [row["times"] for row in rows(node, "refused")] == [1, 2, 4, 8, 16, 32, 64]
+
+    asyncio.run(main())
+
+
+def test_a_peer_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
+    async def life(until_t: int, **more: Any) -> Node:
+        async with alone(tmp_path, exchange={"every": 1000}, **more) as node:
+            await node.worker.at(until_t)
+            return node
+
+    first = asyncio.run(life(25, rate=100))
+    stopped = first.worker.now
+    assert 25 <= stopped.t < 60
+    second = asyncio.run(life(60))
+    assert second.incarnation == first.incarnation + 1
+    assert [row["version"] for row in rows(second, "resumed")] == [list(stopped.version)]
+    never = asyncio.run(_alone_to_the_end(tmp_path / "other"))
+    same(second.worker.now.state, never.worker.now.state)  # to the bit
+    assert second.worker.now.version == Version(second.incarnation, 60)
+
+
+async def _alone_to_the_end(folder: Path) -> Node:
+    async with alone(folder, exchange={"every": 1000}, rate=1000) as node:
+        await node.worker.at(60)
+        return node
+
+
+def test_what_was_taken_in_an_earlier_life_is_not_taken_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, rate=20) as node:
+            letter = model(node, "p1", Version(1, 7), 0.1)
+            assert await node.deliver(letter)
+        async with alone(tmp_path, rate=20) as node:
+            assert await node.deliver(letter) is False
+            with pytest.raises(Refused, match="older than 1:7"):
+                await node.deliver(model(node, "p1", Version(1, 6)))
+
+    asyncio.run(main())
+
+
+def test_a_peer_that_lost_its_state_has_a_higher_incarnation(tmp_path: Path) -> None:
+    first = Peer(Network(), settings(0, tmp_path / "one"), wall=1000.0)
+    second = Peer(Network(), settings(0, tmp_path / "two"), wall=1001.5)
+    assert (first.node.incarnation, second.node.incarnation) == (1000, 1001)
+    for peer in (first, second):
+        peer.close()
+    again = Peer(Network(), settings(0, tmp_path / "one"), wall=3.0)  # a clock that went wrong
+    assert again.node.incarnation == 1001
+    again.close()
+
+
+def test_a_peer_that_diverges_says_so_and_keeps_what_it_saved(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, train={"lr": 1e30}) as node:
+            with pytest.raises(Refused, match="it has stopped learning"):
+                await node.worker.at(60)
+            with pytest.raises(Refused, match="it has stopped learning"):
+                await node.worker.receive(model(node, "p1", Version(1, 1)), 1)
+
+    with pytest.raises(
+        PeerError, match=r"diverged; the model saved before is untouched; a smaller train\.lr"
+    ):
+        asyncio.run(main())
+
+
+def test_on_a_full_disk_it_learns_on_and_sends_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, train={"iterations": 100_000}, rate=500, save=0.02) as node:
+            await until(lambda: (tmp_path / "p0" / "model.safetensors").exists())
+            with full_after(100):
+                await until(lambda: node.fault is not None)
+                with pytest.raises(Refused, match="cannot write its journal, so it sends nothing"):
+                    await node.offer("p1")
+                before = node.worker.now.t
+                await node.worker.at(before + 20)
+                assert "make room on the disk" in node.status()["fault"]
+            await until(lambda: node.fault is None)  # there is room again
+            assert (await node.offer("p1")).version.event >= before + 20
+        steps = [row["t"] for row in rows(node, "local")]
+        assert steps[0][0] == 1
+        assert all(later[0] == earlier[1] + 1 for earlier, later in pairwise(steps))  # none is missing
+
+    asyncio.run(main())
+
+
+def test_a_method_that_sends_nothing_never_wakes(tmp_path: Path) -> None:
+    async def main() -> Node:
+        async with alone(tmp_path, method="Local") as node:
+            await node.worker.at(60)
+            return node
+
+    node = asyncio.run(main())
+    assert node.company.contacts == {}
+
+
+class Shrinking(Fixed):
+    """A roster in which some have left."""
+
+    def __init__(self, peers: Mapping[str, str], gone: Sequence[str]) -> None:
+        Fixed.__init__(self, peers, "p0")
+        self._gone = gone
+
+    def gone(self) -> Sequence[str]:
+        return self._gone
+
+
+def test_the_entry_of_the_longest_gone_is_used_again_and_starts_afresh(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, rate=20, method={"name": "KD-PDFL", "adoption": "mix"}) as node:
+            for number, sender in enumerate(("p1", "p2", "p3"), start=1):
+                assert await node.deliver(model(node, sender, Version(1, 1), 0.3))
+                assert node.company.slots[sender] == number
+            with pytest.raises(Refused) as caught:
+                await node.deliver(model(node, "p4", Version(1, 1)))
+            assert caught.value.reason is Reason.FULL
+            node.roster = Shrinking({}, gone=["p2", "p3"])
+            learned = node.worker.now.state.memory["w"].clone()
+            assert await node.deliver(model(node, "p4", Version(1, 1), float("nan")))  # changes nothing
+            assert node.company.slots == {"p1": 1, "p3": 3, "p4": 2}
+            now = node.worker.now.state.memory["w"]
+            assert now[2] == 0.25 != learned[2]
+            assert torch.equal(now[[0, 1, 3]], learned[[0, 1, 3]])
+        assert [(r["peer"], r["slot"], r["event"] is None) for r in rows(node, "slot")] == [
+            ("p1", 1, True),
+            ("p2", 2, True),
+            ("p3", 3, True),
+            ("p4", 2, False),
+        ]
+
+    asyncio.run(main())
+
+
+def test_an_offer_is_a_moment_that_never_changes(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path) as node:
+            await node.worker.at(10)
+            letter = await node.offer("p1")
+            copy = {k: v.clone() for k, v in letter.message.items()}
+            await node.worker.at(30)
+            same(letter.message, copy)
+            later = await node.offer("p1")
+            assert later.version > letter.version
+            assert later.digest != letter.digest
+            on_record = [row for row in rows(node, "local") if row["event"] >= later.version.event]
+            assert on_record  # before it left
+
+    asyncio.run(main())
+
+
+def test_another_model_in_the_state_folder_is_named(tmp_path: Path) -> None:
+    asyncio.run(_alone_to_the_end(tmp_path))
+    with pytest.raises(
+        CoterieError, match=r"holds another model or method: the tensor 'params/.*' should be"
+    ):
+        Peer(Network(), settings(0, tmp_path, model={"name": "mlp", "hidden": [7]}))
+
+
+def test_quorum(tmp_path: Path) -> None:
+    """It begins when enough others are known."""
+
+    async def main() -> None:
+        peer = Peer(Network(), settings(0, tmp_path, quorum=3))
+        peer.node.roster = Fixed({"p1": "127.0.0.1:7001"}, "p0")
+        transport = peer.network.join("p0", "here", peer.node)
+        life = asyncio.ensure_future(peer.node.live(transport, peer.stop))
+        with pytest.raises(Refused, match="has not begun to learn yet"):
+            await peer.node.deliver(model(peer.node, "p1", Version(1, 1)))
+        assert (await peer.node.offer("p1")).version.event == 0
+        peer.node.roster = Fixed(peer.settings.peers, "p0")
+        await until(lambda: peer.node.learning)
+        peer.stop.set()
+        await life
+        peer.close()
+
+    asyncio.run(main())

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save
+
+from coterie.core.errors import ModelError
+from coterie.core.types import Message
+from coterie.peer.schema import Entry, Schema
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+shapes = st.lists(st.integers(0, 4), max_size=3)
+messages = st.dictionaries(
+    names, st.builds(lambda s, d: torch.zeros(s, dtype=d), shapes, st.sampled_from(DTYPES)), max_size=6
+)
+
+
+def model(**changes: torch.Tensor) -> Message:
+    return {"w": torch.zeros(2, 3), "b": torch.zeros(2), **changes}
+
+
+def test_sizes_by_hand() -> None:
+    schema = Schema.of({"w": torch.zeros(2, 3), "s": torch.zeros((), dtype=torch.float64)})
+    assert schema.bytes == 2 * 3 * 4 + 8
+    header = b'{"s":{"dtype":"F64","shape":[],"data_offsets":[0,8]},'
+    header += b'"w":{"dtype":"F32","shape":[2,3],"data_offsets":[8,32]}}'
+    assert len(header) == 109
+    assert schema.opening == (112).to_bytes(8, "little") + header + b"   "
+    assert schema.length == 8 + 112 + 32
+
+
+@given(messages)
+@settings(deadline=None)
+def test_the_opening_is_what_safetensors_writes(message: Message) -> None:
+    schema, body = Schema.of(message), save(message)
+    assert body.startswith(schema.opening)
+    assert len(body) == schema.length
+
+
+@given(messages)
+@settings(deadline=None)
+def test_text_and_back(message: Message) -> None:
+    schema = Schema.of(message)
+    assert Schema.decode(schema.encode()) == schema
+    assert schema.difference(Schema.decode(schema.encode())) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (model(w=torch.zeros(3, 2)), "the tensor 'w': expected F32[2, 3], got F32[3, 2]"),
+        (model(b=torch.zeros(2, dtype=torch.float64)), "the tensor 'b': expected F32[2], got F64[2]"),
+        (model(extra=torch.zeros(1)), "the tensor 'extra': expected none, got F32[1]"),
+        ({"w": torch.zeros(2, 3)}, "the tensor 'b': expected F32[2], got none"),
+    ],
+)
+def test_a_difference_names_the_tensor_and_changes_the_hash(other: Message, text: str) -> None:
+    ours = Schema.of(model())
+    assert ours.difference(Schema.of(other)) == text
+    assert ours.hash != Schema.of(other).hash
+    with pytest.raises(ModelError, match="is not of this peer's model"):
+        ours.check(other)
+
+
+def test_order_of_a_message_does_not_matter() -> None:
+    message = model()
+    assert Schema.of(message) == Schema.of(dict(reversed(message.items())))
+
+
+def test_only_floating_point_travels() -> None:
+    with pytest.raises(ModelError, match=r"'n' cannot be sent: expected one of F64, F32, BF16, F16, got"):
+        Schema.of({"n": torch.zeros(1, dtype=torch.int64)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "7",
+        '"abc"',
+        "[[",
+        "[" * 100_000,
+        '[["w","F32"]]',
+        '[["w","I64",[1]]]',
+        '[[7,"F32",[1]]]',
+        '[["w","F32",[-1]]]',
+        '[["w","F32",[1.5]]]',
+        '[["w","F32",[true]]]',
+        '[["w","F32",[281474976710656]]]',
+        '[["w",["F32"],[1]]]',
+        '[["w","F32",[1]],["w","F32",[1]]]',
+        '{"w":1}',
+        "[NaN]",
+        "1" * 5000,
+    ],
+)
+def test_text_of_unknown_origin(text: str) -> None:
+    with pytest.raises(ValueError, match="not a schema"):
+        Schema.decode(text)
+
+
+@given(st.text(max_size=200) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(repr))
+@settings(deadline=None)
+def test_nothing_but_value_errors(text: str) -> None:
+    try:
+        schema = Schema.decode(text)
+    except ValueError:
+        return
+    assert all(isinstance(entry, Entry) for entry in schema.entries)

@@ -1,0 +1,160 @@
+"""What free-running peers did, the simulator does again: the same models and the same graph, to each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from coterie.core.errors import CoterieError, RunError
+from coterie.core.streams import Stream
+from coterie.peer.memory import Network
+from coterie.replay import Agreement, replay
+from tests.engine.small import EVERY_METHOD
+from tests.peer.free import Peer, settings, until
+
+METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in EVERY_METHOD.items()} | {
+    "mixed": {"name": "KD-PDFL", "adoption": "mix", "step": "softmax", "outputs": "centred"},
+}
+
+
+def lossy() -> Network:
+    """Every sixth call or so is lost, whatever it is."""
+    calls = iter(Stream(5, "lost").uniform(10_000).tolist())
+    return Network(lambda what, sender, receiver: next(calls) < 0.15)
+
+
+async def live(folder: Path, **changes: Any) -> None:
+    """Four peers; one of them goes on from an older model in the middle, as after a kill."""
+    network = lossy()
+    peers = [
+        Peer(
+            network,
+            settings(
+                i, folder, exchange={"loss": 0.1, "every": 4}, train={"iterations": 50}, save=0.02, **changes
+            ),
+        )
+        for i in range(4)
+    ]
+    victim = folder / "p2"
+    async with AsyncExitStack() as stack:
+        nodes = [await stack.enter_async_context(peer.running()) for peer in (*peers[:2], peers[3])]
+        async with peers[2].running() as node:
+            await until(lambda: (victim / "model.safetensors").exists())
+            await node.worker.at(node.worker.now.t + 3)
+            shutil.copy(victim / "model.safetensors", folder / "older")
+            await node.worker.at(25)
+        shutil.move(folder / "older", victim / "model.safetensors")
+        again = Peer(network, peers[2].settings)
+        nodes.append(await stack.enter_async_context(again.running()))
+        await until(lambda: all(node.worker.finished for node in nodes))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_again(method: str, tmp_path: Path) -> None:
+    hard = {"model": {"name": "mlp", "hidden": [5], "norm": "batch", "dropout": 0.3}}
+    asyncio.run(live(tmp_path, method=METHODS[method], dtype="float64", **hard))
+    found = {one.peer: one for one in replay([tmp_path])}
+    assert found.keys() == {"p0", "p1", "p2", "p3"}
+    for one in found.values():
+        assert one.agrees, one
+        assert one.tolerance == 1e-9
+        assert one.t == 50
+    assert found["p2"].lives == 2
+    assert found["p2"].steps > 50  # the steps between the older model and the kill were taken twice
+    if method != "Local":
+        assert sum(one.wakes for one in found.values()) >= 6
+        assert sum(one.adoptions for one in found.values()) >= 4
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    asyncio.run(live(folder))
+    return folder
+
+
+def test_in_float32_with_the_stated_tolerance(logs: Path) -> None:
+    found = replay([logs])
+    assert all(one.agrees and one.tolerance == 1e-3 for one in found)
+    assert max(max(one.model, one.graph) for one in found) < 1e-5  # without BatchNorm, far better than stated
+    assert all(one.agrees for one in replay([logs], tolerance=1e-5))
+
+
+def changed(state: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Every row of a journal changed, or left out."""
+    file = state / "journal.jsonl"
+    rows = [change(json.loads(line)) for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows if row is not None))
+
+
+def nudged(state: Path) -> None:
+    """One number of the saved model moved by a hundredth."""
+    with safe_open(state / "model.safetensors", framework="pt") as file:
+        meta = file.metadata()
+        tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
+    tensors["params/head.bias" if "params/head.bias" in tensors else sorted(tensors)[-1]].view(-1)[0] += 0.01
+    save_file(tensors, state / "model.safetensors", meta)
+
+
+def test_a_model_that_is_not_what_the_journal_says_is_found(logs: Path, tmp_path: Path) -> None:
+    shutil.copytree(logs, tmp_path / "logs")
+    nudged(tmp_path / "logs" / "p1")
+    found: dict[str, Agreement] = {one.peer: one for one in replay([tmp_path / "logs"])}
+    assert [peer for peer, one in found.items() if not one.agrees] == ["p1"]
+    assert max(found["p1"].model, found["p1"].graph) == pytest.approx(0.01, rel=0.2)
+
+
+def test_killed_between_the_save_and_the_word_of_it(logs: Path, tmp_path: Path) -> None:
+    shutil.copytree(logs, tmp_path / "logs")
+    changed(tmp_path / "logs" / "p1", lambda row: row if row["kind"] not in ("saved", "left") else None)
+    assert all(one.agrees for one in replay([tmp_path / "logs"]))
+
+
+def another_slot(row: dict[str, Any]) -> dict[str, Any]:
+    """A journal that lies about whom it listened to."""
+    if row["kind"] == "wake":
+        row["heard"] = [[peer, version, (slot + 1) % 4] for peer, version, slot in row["heard"]]
+    return row
+
+
+def test_a_journal_that_lies_is_found(logs: Path, tmp_path: Path) -> None:
+    shutil.copytree(logs, tmp_path / "logs")
+    changed(tmp_path / "logs" / "p0", another_slot)
+    (p0,) = (one for one in replay([tmp_path / "logs"]) if one.peer == "p0")
+    assert not p0.agrees
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda logs: shutil.rmtree(logs / "p3"), "heard p3, whose journal is not among those given"),
+        (lambda logs: changed(logs / "p3", lambda r: r if r["kind"] != "wake" else None), "is of event"),
+        (lambda logs: (logs / "p3" / "journal.jsonl").write_text(""), "does not begin with the start"),
+        (
+            lambda logs: changed(logs / "p3", lambda r: r if r["kind"] in ("start", "slot") else None),
+            "does not tell how it came to be",
+        ),
+        (lambda logs: shutil.copytree(logs / "p3", logs / "p4"), "are of one peer"),
+    ],
+)
+def test_damaged_logs_are_told(
+    logs: Path, tmp_path: Path, spoil: Callable[[Path], Any], message: str
+) -> None:
+    shutil.copytree(logs, tmp_path / "logs")
+    spoil(tmp_path / "logs")
+    with pytest.raises(CoterieError, match=message):
+        replay([tmp_path / "logs"])
+
+
+def test_a_folder_without_journals_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"no journal\.jsonl in or under"):
+        replay([tmp_path])

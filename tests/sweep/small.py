@@ -1,0 +1,76 @@
+"""A small grid, what a sweep shows on the way, and when two job folders are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from coterie.sweep.grid import Grid, read
+from coterie.sweep.work import Event
+
+__all__ = ["SAME", "TEXT", "Shown", "grid"]
+
+TEXT = """\
+name = "small"
+seeds = 2
+methods = ["Local", "KD-PDFL"]
+model = { name = "mlp", hidden = [5] }
+
+[grid]
+"model.hidden" = [[5], [7]]
+"train.lr" = [0.05, 0.2]
+
+[data]
+set = { name = "synthetic", groups = 2, classes = 3, features = 6, samples = 60 }
+clients = 4
+sizes = [3, 12]
+test = 10
+
+[train]
+iterations = 20
+batch = 4
+
+[exchange]
+every = 5
+channel = "ideal"
+
+[evaluate]
+every = 10
+uniform = 9
+"""
+SAME = ("metrics.jsonl", "exchanges.jsonl", "worlds.json", "clients.json", "summary.json", "experiment.toml")
+"""Files that are the same to the byte wherever a job ran."""
+
+
+def grid(folder: Path, **changes: Any) -> Grid:
+    """`__` stands for the dot of a path."""
+    file = folder / "grid.toml"
+    file.write_text(TEXT)
+    return read(file, {path.replace("__", "."): value for path, value in changes.items()})
+
+
+class Shown:
+    """A view that remembers everything, and does something at the first sign of progress."""
+
+    def __init__(self, at_first: Callable[[Event], None] = lambda _: None) -> None:
+        self.at_first = at_first
+        self.events: list[Event] = []
+        self.counts: list[tuple[int, int]] = []
+        self.ends: list[tuple[str, str]] = []
+        self.notices: list[str] = []
+
+    def count(self, done: int, total: int) -> None:
+        self.counts.append((done, total))
+
+    def show(self, event: Event) -> None:
+        first = event.done > 0 and not any(e.done for e in self.events)
+        self.events.append(event)
+        if first:
+            self.at_first(event)
+
+    def ended(self, job: str, state: str) -> None:
+        self.ends.append((job, state))
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
