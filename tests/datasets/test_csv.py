@@ -50,6 +50,23 @@ def test_a_class_only_in_the_test_file(folder: Path) -> None:
     assert data.classes == ("x", "y")
 
 
+def test_classes_that_a_file_lacks_have_their_number(folder: Path) -> None:
+    names = ("z", "w", "y", "x")
+    data = Csv("train.csv", label="kind", drop=("id",), test="test.csv", classes=names).load(folder)
+    assert data.classes == names
+    assert data.train.y.tolist() == [3, 2, 0]
+    assert data.test is not None
+    assert data.test.y.tolist() == [2, 3]
+    assert Csv("test.csv", label="kind", test="train.csv", classes=names).load(folder).classes == names
+
+
+def test_classes_that_do_not_fit(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"train\.csv, line 4: unknown label 'z'; known: x, y"):
+        Csv("train.csv", label="kind", classes=("x", "y")).load(folder)
+    with pytest.raises(DataError, match="names a label twice: x, y, x"):
+        Csv("train.csv", label="kind", classes=("x", "y", "x")).load(folder)
+
+
 def test_pooled(folder: Path) -> None:
     data = Csv("train.csv", label="kind", drop=("id",), test="test.csv", split="pooled").load(folder)
     assert data.test is None

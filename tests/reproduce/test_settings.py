@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coterie.core.errors import UnknownNameError
 from coterie.experiment import Experiment
-from coterie.reproduce.settings import DATASETS, TARGETS, Printed, Target, experiment, printed, readings
+from coterie.reproduce.settings import DATASETS, TARGETS, Printed, Target, experiment, printed, readings, regimes
 
 SPLITS = {"iot": {"split": "pooled"}, "emnist": {"split": "emnist47"}}
 
 
-def made(target: str, dataset: str, **more: object) -> Experiment:
-    return experiment(Target.of(target), dataset, dataset, SPLITS[dataset], **more)  # type: ignore[arg-type]
+def made(target: str, dataset: str, **more: Any) -> Experiment:
+    more = {"regime": regimes(Target.of(target), dataset)[0], **more}
+    return experiment(Target.of(target), dataset, dataset, SPLITS[dataset], **more)
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -43,6 +46,31 @@ def test_the_settings_of_the_paper(
     assert (e.data.sizes, e.data.test) == ((15, 100), 100)
     assert e.data.partition.model_dump() == {"name": "dirichlet", "alpha": 0.1}
     assert e.exchange.channel.model_dump() == {"name": "rayleigh", "neighbours": 5}
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_regimes_differ_in_the_clients_and_in_what_tuning_chose(dataset: str) -> None:
+    names = regimes(Target.of("regimes"), dataset)
+    found = [made("regimes", dataset, regime=name) for name in names]
+    assert {"concept", "feature"} <= set(names)
+    assert len({repr(e.data) for e in found}) == len(found)
+    for e in found:
+        assert list(e.methods) == ["Local", "FedAvg", "FedAvg+", "KD-PDFL"]
+        assert all(method.train.lr for method in e.methods.values())
+        assert (e.exchange.stars, e.seeds[0]) == (5, 100)
+    assert regimes(Target.of("table1"), dataset) == [None]
+
+
+def test_in_a_regime_a_reading_gives_way_unless_it_is_asked_for() -> None:
+    tuned = made("regimes", "iot", regime="concept").methods["KD-PDFL"]
+    assert (tuned.options["step"], tuned.options["adoption"]) == ("unit", "ignore")
+    asked = made("regimes", "iot", regime="concept", reading="best").methods["KD-PDFL"]
+    assert (asked.options["step"], asked.options["adoption"]) == ("fixed", "mix")
+    assert asked.train.lr == 0.4
+
+
+def test_seeds_count_from_those_of_the_experiment() -> None:
+    assert made("table1", "iot", seeds=3).seeds == (100, 101, 102)
 
 
 def test_the_figures() -> None:

@@ -36,6 +36,13 @@ __all__ = ["app", "main"]
 # machine slows a run several times over; sleeping at once costs half the speed. Read when torch is loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
+_EXTRAS = {
+    "peer": ("cryptography", "google", "grpc", "prometheus_client"),
+    "dashboard": ("starlette", "uvicorn"),
+    "ray": ("ray",),
+}
+"""What each extra brings."""
+
 app = typer.Typer(
     name="coterie",
     help=(
@@ -74,6 +81,11 @@ def main() -> None:
         app()
     except CoterieError as error:
         _fail(str(error))
+    except ModuleNotFoundError as error:
+        extra = next((e for e, names in _EXTRAS.items() if str(error.name).partition(".")[0] in names), None)
+        if extra is None:
+            raise
+        _fail(f"{error.name} is not installed; run: pip install 'coterie[{extra}]'")
     except (MemoryError, RuntimeError) as error:
         # torch says it in words on the processor, and by a class of its own on a graphics card
         if not (isinstance(error, MemoryError) or re.search("allocate|out of memory", str(error))):

@@ -13,14 +13,14 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    target: Annotated[str, typer.Argument(metavar="table1 | fig3 | fig4 | fig5", help="What to reproduce.")],
+    target: Annotated[str, typer.Argument(metavar="table1 | fig3 | fig4 | fig5 | regimes", help="What to reproduce.")],
     dataset: Annotated[
         str | None, typer.Option(metavar="iot | emnist", help="One data set; by default all that are there.")
     ] = None,
     data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Seeds 0 to N-1; by default 10 for iot, 5 for emnist, 3 for fig5."),
+        typer.Option(min=1, help="How many; by default 10 for iot, 5 for emnist, 3 for fig5."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")] = None,
     out: Annotated[Path | None, typer.Option(help="Where results go; by default runs/<target>.")] = None,
@@ -37,7 +37,7 @@ def reproduce(
         bool, typer.Option("--resume", help="Continue where it was stopped or killed.")
     ] = False,
 ) -> None:
-    """Reproduce the paper's Table I or one of its Figures 3 to 5.
+    """Reproduce the paper's Table I or one of its Figures 3 to 5, or compare the methods in four regimes.
 
     Examples:
 

@@ -46,6 +46,8 @@ class Csv:
     transform: Literal["none", "signed_log1p", "standard"] = "none"
     """`signed_log1p`: sign(x) log(1 + |x|); `standard`: mean 0 and variance 1 over the training part
     (over all rows where the experiment is to split them)."""
+    classes: tuple[str, ...] = ()
+    """All labels there are, in order, where a file may lack some."""
     common_classes: bool = False
     """Leave out the rows of a class that only one of the two files has."""
     split: Literal["official", "pooled", "by_file"] = "official"
@@ -53,6 +55,8 @@ class Csv:
     the experiment to split; `by_file`: the same, but a client has samples of one of the files only."""
 
     def load(self, root: Path | None) -> Dataset:
+        if len(set(self.classes)) < len(self.classes):
+            raise DataError(f"data.set.classes names a label twice: {', '.join(self.classes)}")
         train = self._read(located(root, self.path))
         test = self._read(located(root, self.test), train.columns) if self.test else None
         group: Tensor | None = None
@@ -65,20 +69,22 @@ class Csv:
                     group = torch.arange(2).repeat_interleave(torch.tensor([len(train.y), len(test.y)]))
                 x, y = np.concatenate([train.x, test.x]), np.concatenate([train.y, test.y])
                 train, test = train._replace(x=x, y=y), None
-            elif unknown := sorted(set(test.y) - set(train.y)):
+            elif not self.classes and (unknown := sorted(set(test.y) - set(train.y))):
                 raise DataError(
                     f"{self.test}: the classes {', '.join(unknown)} do not occur in {self.path}; "
-                    f"leave them out with data.set.common_classes = true"
+                    "leave them out with data.set.common_classes = true, or name all in data.set.classes"
                 )
-        classes = np.unique(train.y)
+        classes = self.classes or tuple(map(str, np.unique(train.y)))
+        order = np.argsort(classes)
         shift, scale = self._statistics(train.x)
 
         def samples(table: _Table) -> Samples:
             x = np.sign(table.x) * np.log1p(np.abs(table.x)) if self.transform == "signed_log1p" else table.x
             inputs = torch.from_numpy((x - shift) / scale).float()
-            return Samples(inputs, torch.from_numpy(np.searchsorted(classes, table.y)), group)
+            labels = order[np.searchsorted(classes, table.y, sorter=order)]
+            return Samples(inputs, torch.from_numpy(labels), group)
 
-        return Dataset(samples(train), None if test is None else samples(test), tuple(map(str, classes)))
+        return Dataset(samples(train), None if test is None else samples(test), classes)
 
     def _statistics(
         self, x: npt.NDArray[np.float64]
@@ -128,6 +134,8 @@ class Csv:
                 )
             if not row[label]:
                 raise DataError(f"{path}, line {line}: the label (column {self.label!r}) is empty")
+            if self.classes and row[label] not in self.classes:
+                raise DataError(f"{path}, line {line}: {UnknownNameError('label', row[label], self.classes)}")
         return _Table(columns, x, np.array([row[label] for _, row in rows]))
 
 

@@ -17,9 +17,10 @@ from coterie.core.errors import RunError, UnknownNameError
 from coterie.engine.preparation import prepare
 from coterie.experiment import Experiment
 from coterie.reproduce import fig3, fig4, fig5, table1
+from coterie.reproduce import regimes as regimes_table
 from coterie.reproduce.conduct import View, conduct
 from coterie.reproduce.pictures import save
-from coterie.reproduce.settings import DATASETS, Target, experiment, readings
+from coterie.reproduce.settings import DATASETS, Target, experiment, readings, regimes
 from coterie.reproduce.sheets import Sheet, latex, markdown
 from coterie.reproduce.sources import Source, missing, source
 from coterie.runs import Run
@@ -43,6 +44,7 @@ class Report(NamedTuple):
 
 class _Part(NamedTuple):
     source: Source
+    regime: str | None
     experiment: Experiment
     run: Run
 
@@ -77,38 +79,35 @@ def reproduce(
     if not found:
         raise missing(wanted, root)
     plans = [
-        (
-            s,
-            experiment(
-                goal,
-                s.dataset,
-                s.name,
-                {"split": s.split},
-                reading=reading,
-                quick=quick,
-                seeds=seeds,
-                device=device,
-            ),
-        )
+        (s, regime, experiment(
+            goal, s.dataset, s.name if regime is None else f"{s.name}-{regime}", {"split": s.split},
+            regime=regime, reading=reading, quick=quick, seeds=seeds, device=device,
+        ))
         for s in found
-    ]
-    for _, later in plans[1:]:  # better told now than after hours of the first
+        for regime in regimes(goal, s.dataset)
+    ]  # fmt: skip
+    for _, _, later in plans[1:]:  # better told now than after hours of the first
         prepare(later.replace(seeds=list(later.seeds[:1])), root)
-    parts = [_Part(s, e, conduct(e, folder / s.name, root, view)) for s, e in plans]
+    parts = [
+        _Part(s, r, e, conduct(e, folder / e.name.removeprefix(f"{target}-"), root, view))
+        for s, r, e in plans
+    ]
+    by_source = {s.name: [p for p in parts if p.source is s] for s in found}
     chosen = reading or goal.reading
     values: dict[str, Any] = {
         "target": target,
         "quick": quick,
         "reading": {"name": chosen, **readings()[chosen]},
         "left_out": [name for name in wanted if name not in {s.dataset for s in found}],
-        "datasets": {p.source.name: {**_made(p), **_numbers(target, p)} for p in parts},
+        "datasets": {name: {**_made(own), **_numbers(target, own)} for name, own in by_source.items()},
     }
-    headers = [_header(values["datasets"][p.source.name], p.source.title, chosen, quick) for p in parts]
+    headers = [_header(made, chosen, quick) for made in values["datasets"].values()]
+    tables = {"table1": table1.sheets, "regimes": regimes_table.sheets}
     sheets = [
         sheet
-        for p in parts
-        if target == "table1"
-        for sheet in table1.sheets(values["datasets"][p.source.name], p.source.title)
+        for made in values["datasets"].values()
+        if target in tables
+        for sheet in tables[target](made, made["title"])
     ]
     files = {f"{target}.json": encode(values, indent=2)}
     if sheets:
@@ -133,7 +132,10 @@ def _refuse(folder: Path, resume: bool) -> None:
         )
 
 
-def _numbers(target: str, part: _Part) -> dict[str, Any]:
+def _numbers(target: str, parts: Sequence[_Part]) -> dict[str, Any]:
+    if target == "regimes":
+        return regimes_table.regimes({str(p.regime): p.run for p in parts})
+    (part,) = parts
     match target:
         case "table1":
             return table1.table1(part.tracks, part.source.dataset)
@@ -145,7 +147,7 @@ def _numbers(target: str, part: _Part) -> dict[str, Any]:
 
 
 def _pictures(target: str, parts: Sequence[_Part], values: Mapping[str, Any], folder: Path) -> list[Path]:
-    if target == "table1":
+    if target in ("table1", "regimes"):
         return []
     if target == "fig3":
         drawn = {p.source.title: (p.tracks, p.experiment) for p in parts}
@@ -157,8 +159,9 @@ def _pictures(target: str, parts: Sequence[_Part], values: Mapping[str, Any], fo
     return save(fig5.picture(own, part.tracks[0], title, len(part.experiment.seeds)), folder, target)
 
 
-def _made(part: _Part) -> dict[str, Any]:
-    """How the numbers came about."""
+def _made(parts: Sequence[_Part]) -> dict[str, Any]:
+    """How the numbers came about; of several runs, the first."""
+    part = parts[0]
     environment = part.run.environment
     command = [Path(environment["command"][0]).name, *environment["command"][1:]]
     keys = ("date", "coterie", "commit", "python", "torch", "numpy", "platform", "device")
@@ -167,16 +170,16 @@ def _made(part: _Part) -> dict[str, Any]:
         "seeds": list(part.experiment.seeds),
         "command": shlex.join(command),
         **{key: environment.get(key) for key in keys},
-        "run": str(part.run.path),
-        "seconds": part.run.status.get("seconds", 0.0),
+        "runs": [str(p.run.path) for p in parts],
+        "seconds": sum(p.run.status.get("seconds", 0.0) for p in parts),
     }
 
 
-def _header(made: Mapping[str, Any], title: str, reading: str, quick: bool) -> str:
+def _header(made: Mapping[str, Any], reading: str, quick: bool) -> str:
     commit = f" at commit {made['commit'][:12]}" if made["commit"] else ""
     text = (
-        f"{title}: `{made['command']}`, seeds {', '.join(map(str, made['seeds']))}, {made['date'][:10]}, "
-        f"coterie {made['coterie']}{commit}, Python {made['python']}, torch {made['torch']}, "
+        f"{made['title']}: `{made['command']}`, seeds {', '.join(map(str, made['seeds']))}, "
+        f"{made['date'][:10]}, coterie {made['coterie']}{commit}, Python {made['python']}, torch {made['torch']}, "
         f"numpy {made['numpy']}, on {made['device']}; reading of KD-PDFL: {reading}."
     )
     return f"{text} A quick version: its numbers say nothing." if quick else text

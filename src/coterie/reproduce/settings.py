@@ -1,4 +1,7 @@
-"""What a target runs: the experiments of iot.toml and emnist.toml, changed as targets.toml says."""
+"""What a target runs: the experiments of iot.toml and emnist.toml, changed as targets.toml says.
+
+The target `regimes` has several for a data set, which differ as regimes.toml says.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,20 @@ from typing import Any, NamedTuple
 from coterie.core.errors import UnknownNameError
 from coterie.experiment import Experiment
 
-__all__ = ["DATASETS", "METHOD", "TARGETS", "Printed", "Target", "experiment", "printed", "readings"]
+__all__ = [
+    "DATASETS",
+    "METHOD",
+    "TARGETS",
+    "Printed",
+    "Target",
+    "experiment",
+    "printed",
+    "readings",
+    "regimes",
+]
 
 DATASETS = ("iot", "emnist")
-TARGETS = ("table1", "fig3", "fig4", "fig5")
+TARGETS = ("table1", "fig3", "fig4", "fig5", "regimes")
 METHOD = "KD-PDFL"
 """The method that the paper is about."""
 
@@ -48,6 +61,11 @@ def readings() -> dict[str, dict[str, Any]]:
     return dict(_toml("readings"))
 
 
+def regimes(target: Target, dataset: str) -> list[str | None]:
+    """The regimes of a target on a data set, in their order; only None if it has none."""
+    return list(_toml("regimes")[dataset]) if target.name == "regimes" else [None]
+
+
 class Printed(NamedTuple):
     """A cell of the paper's table."""
 
@@ -67,27 +85,33 @@ def experiment(
     name: str,
     options: Mapping[str, Any],
     *,
+    regime: str | None = None,
     reading: str | None = None,
     quick: bool = False,
-    **overrides: Any,
+    seeds: int | None = None,
+    device: str | None = None,
 ) -> Experiment:
     """What the target runs on a data set, called `name`, with those options of the data set.
 
-    Overrides that are None are not given.
+    `seeds` and `device` are the experiment's own where they are not given.
     """
     if (chosen := reading or target.reading) not in readings():
         raise UnknownNameError("reading", chosen, readings())
+    read = {f"methods.{METHOD}.{key}": value for key, value in readings()[chosen].items()}
     changes = {
         "search": {},  # what tuning tries is no part of what is run
         **target.change,
-        **{f"methods.{METHOD}.{key}": value for key, value in readings()[chosen].items()},
         **{f"data.set.{key}": value for key, value in options.items()},
+        **(_toml("regimes")[dataset][regime] if regime else {}),
+        **(read if reading or not regime else {}),  # tuned for a regime, a reading gives way
         **(target.quick if quick else {}),
-        **{key: value for key, value in overrides.items() if value is not None},
+        **({} if device is None else {"device": device}),
         "name": f"{target.name}-{name}",
     }
     with resources.as_file(resources.files(__package__) / f"{dataset}.toml") as file:
-        return Experiment.load(file, changes)
+        found = Experiment.load(file, changes)
+    first = found.seeds[0]
+    return found if seeds is None else found.replace(seeds=list(range(first, first + seeds)))
 
 
 @cache

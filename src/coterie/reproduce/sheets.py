@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["ABSENT", "Cell", "Sheet", "latex", "markdown", "terminal"]
+__all__ = ["ABSENT", "Cell", "Sheet", "latex", "markdown", "percent", "spread", "terminal"]
 
 ABSENT = "–"
 _LATEX = {
@@ -50,7 +50,7 @@ def terminal(sheet: Sheet) -> Table:
         show_edge=False,
     )
     for column in sheet.columns:
-        left = column in ("method", "against", "score")
+        left = column in ("method", "against", "score", "regime")
         drawn.add_column(
             Text(column.replace(" ", "\n", 1)), justify="left" if left else "right", no_wrap=True
         )
@@ -92,3 +92,13 @@ def latex(sheet: Sheet) -> str:
 
 def _escaped(text: str) -> str:
     return "".join(_LATEX.get(c, c) for c in text)
+
+
+def percent(value: float | None) -> str:
+    """A share in percent."""
+    return ABSENT if value is None else f"{100 * value:.1f}"
+
+
+def spread(mean: float | None, std: float | None) -> str:
+    """A mean and its standard deviation, in percent."""
+    return percent(mean) + (f" ± {percent(std)}" if mean is not None and std is not None else "")
