@@ -59,6 +59,8 @@ class Refused(PeerError):  # noqa: N818 - it is what happened
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
+        self.told = False
+        """It is logged and counted by now: once, however many hear of it on its way up."""
 
     def __reduce__(self) -> tuple[type[Refused], tuple[Reason, str]]:
         return type(self), (self.reason, str(self))  # so that it can cross to another process

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coterie.peer.errors import PeerError, Refused
 from coterie.peer.identity import Identity
 from coterie.peer.ids import Contact
-from coterie.peer.membership import Membership, Status
+from coterie.peer.membership import Event, Membership, Status
 from coterie.peer.transport import Transport
 
 __all__ = ["Gossip"]
@@ -30,6 +30,8 @@ class Gossip:
 
     def __init__(self, identity: Identity, membership: Membership) -> None:
         self.identity, self.membership = identity, membership
+        self.heed: Callable[[Event], None] = lambda event: None
+        """Told of whatever happens."""
         self._silent: set[str] = set()
 
     def alive(self) -> Mapping[str, str]:
@@ -94,6 +96,7 @@ class Gossip:
             log.log(level, event.what, extra={"peer": event.id, "why": event.text})
             if event.what == "deny-list":
                 self._keep()
+            self.heed(event)
 
     def _keep(self) -> None:
         """A new deny list holds from the next start on, too."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias
@@ -18,6 +19,7 @@ from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.grpc_common import REASON, SERVICE, Count, grpc, options
 from coterie.peer.identity import Identity
 from coterie.peer.limits import Gate, Limits, within
+from coterie.peer.log import worth_saying
 from coterie.peer.proof import Denied, der, member, prove
 from coterie.peer.schema import Schema
 from coterie.peer.transport import Answers
@@ -59,6 +61,7 @@ class GrpcServer:
         self._denied, self._count = denied, count
         self._limits = limits or Limits()
         self._calls, self._bodies = Gate(self._limits, clock), Gate(self._limits.bodies, clock)
+        self._refusals: Counter[tuple[str, Reason]] = Counter()  # only members have names here
         self._address = ""
         self._servers: list[Server] = []
         self._rotation: asyncio.Task[None] | None = None
@@ -226,7 +229,11 @@ class GrpcServer:
             self._count(name, "failed")
             await context.abort(grpc.StatusCode.INTERNAL, f"{self._identity.id} failed; its log says why")
         self._count(name, refusal.reason)
-        log.warning("refused a %s of %s (%s): %s", name, who, refusal.reason, refusal)
+        self._refusals[who, refusal.reason] += 1
+        if worth_saying(times := self._refusals[who, refusal.reason]):
+            log.warning(
+                "refused a %s of %s (%s): %s", name, who, refusal.reason, refusal, extra={"times": times}
+            )
         await context.abort(
             grpc.StatusCode.FAILED_PRECONDITION, str(refusal)[:1000], ((REASON, refusal.reason.value),)
         )

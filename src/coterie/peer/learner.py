@@ -190,6 +190,10 @@ class Learner:
         """As a neighbour, on the star's broadcast."""
         return self._exchange(receive, [heard])
 
+    def rise(self, incarnation: int) -> None:
+        """The same model in a higher incarnation."""
+        self.now = self.now._replace(version=Version(incarnation, self.now.version.event))
+
     def forget(self, slot: int) -> None:
         """An entry of the row as it was at the start: it will belong to another peer."""
         row, state = self.client.schedule.clients, self.now.state

@@ -7,7 +7,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-__all__ = ["JsonLines", "to_stderr"]
+__all__ = ["JsonLines", "to_stderr", "worth_saying"]
 
 _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
@@ -35,3 +35,8 @@ def to_stderr(level: int = logging.INFO) -> None:
     log.handlers[:] = [handler]
     log.setLevel(level)
     log.propagate = False
+
+
+def worth_saying(times: int) -> bool:
+    """The first, second, fourth, eighth ... time: whoever repeats itself does not fill our disk."""
+    return times & (times - 1) == 0

@@ -46,7 +46,8 @@ GOODBYES = 3
 ROUNDS_OF_SILENCE = 60
 """The same refusal of the same peer is logged once in so many rounds, and counted always."""
 OUTBIDS = 3
-"""A peer that lost its memory may have to outdo a few older ones of itself; a double does not end."""
+"""A peer that lost its memory may have to outdo a few older ones of itself, then one in ROUNDS_OF_SILENCE;
+a double does not end."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ class Membership:
         self._rounds += 1
         if self._rounds % ROUNDS_OF_SILENCE == 0:
             self._said.clear()
+            self._outbids = max(0, self._outbids - 1)  # a double that has ended since can be outdone
         self._judge(now)
         if not self._own.left:
             self._speak()
@@ -297,7 +299,8 @@ class Membership:
         """Somebody else speaks or spoke under the own id, and outranks us."""
         if record.rank <= self._own.rank:
             return
-        if self._outbids >= OUTBIDS or record.incarnation >= LARGEST_NUMBER:
+        rivals = self._outbids >= OUTBIDS and not record.left
+        if rivals or record.incarnation >= LARGEST_NUMBER:
             text = (
                 f"another process runs as {record.id} at {record.address}, and this one at "
                 f"{self._own.address}; stop one of them"

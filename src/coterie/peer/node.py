@@ -14,6 +14,7 @@ import asyncio
 import dataclasses
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from coterie.peer import wire
@@ -22,6 +23,7 @@ from coterie.peer.company import Company
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.journal import Journal, Past
 from coterie.peer.learner import Client, Learner, Snapshot
+from coterie.peer.log import worth_saying
 from coterie.peer.roster import Roster
 from coterie.peer.schema import Schema
 from coterie.peer.settings import Settings
@@ -36,6 +38,8 @@ log = logging.getLogger(__name__)
 QUORUM = 30.0
 """Seconds to wait for others before the first step, if that is asked for."""
 TICK = 0.1
+DOUBLED = 150.0
+"""Seconds after which another process under the same id, of which nothing more was heard, is forgotten."""
 
 
 class Node:
@@ -71,6 +75,8 @@ class Node:
         self.exchanges = 0
         self.evaluated: dict[str, Any] = {}
         self.fault: str | None = None
+        self.double: tuple[float, str] | None = None
+        """When another process under this id was last heard of, and where it is."""
         self.began = time.monotonic()
         self._began_at = saved.now.t if saved else 0
         self.learning = False
@@ -78,16 +84,7 @@ class Node:
         # While a model's code runs, its module holds the tensors it runs on: one thread, one module.
         self._speaker = dataclasses.replace(client, task=dataclasses.replace(client.task))
         self._speaking = asyncio.Lock()
-        self.journal.write(
-            "start",
-            incarnation=self.incarnation,
-            peer=peer,
-            schema=self.schema.hash,
-            settings=settings.plain(),
-            wall=int(wall),
-        )
-        if saved:
-            self.journal.write("resumed", version=saved.now.version, t=saved.now.t)
+        self._begin(self.journal.write, saved.now if saved else None, int(wall))
         self.worker = Worker(
             Learner(client, self.incarnation, saved.now if saved else None),
             self.journal,
@@ -266,20 +263,55 @@ class Node:
             self.refused(peer, error)
             return
         times = self.company.count(peer, "timed out" if isinstance(error, TimedOut) else "no answer")
-        if _worth_saying(times):
+        if worth_saying(times):
             log.info("no answer", extra={"peer": peer, "why": str(error), "times": times})
             self._write("missed", peer=peer, text=str(error)[:300], times=times)
 
     def refused(self, peer: str, refusal: Refused, said: bool = False) -> None:
         """Something of another peer was not taken, or something of ours by it; `said`: the log has it."""
         times, reason = self.company.refuse(peer, refusal.reason), refusal.reason.value
-        if not _worth_saying(times):
+        if not worth_saying(times):
             return
         if not said:
             level = logging.INFO if refusal.reason is Reason.STOPPING else logging.WARNING
             facts = {"peer": peer, "reason": reason, "why": str(refusal), "times": times}
             log.log(level, "refused", extra=facts)
         self._write("refused", peer=peer, reason=reason, text=str(refusal)[:300], times=times)
+
+    def outbid(self, incarnation: int) -> None:
+        """Go on in a higher incarnation: the others know of a later life of this id than this process did.
+
+        Otherwise its models would be older than those of that life, and nobody would take them.
+        """
+
+        def rise() -> None:
+            if incarnation > self.incarnation:
+                self.incarnation = incarnation
+                self._begin(self._write, self.worker.now)
+                self.worker.learner.rise(incarnation)
+
+        if self.learning:
+            self.worker.do(rise)
+        else:  # the learning thread has not begun, or has ended
+            rise()
+
+    def duplicate(self, text: str) -> None:
+        """Another process runs under this id. This one cannot know which is meant to: it says so and goes on."""
+        self.double = time.monotonic(), text
+        log.error("fault", extra={"why": text})
+        self._write("duplicate", text=text)
+
+    def _begin(self, write: Callable[..., None], at: Snapshot | None, wall: int | None = None) -> None:
+        write(
+            "start",
+            incarnation=self.incarnation,
+            peer=self.id,
+            schema=self.schema.hash,
+            settings=self.settings.plain(),
+            wall=wall,
+        )
+        if at is not None:
+            write("resumed", version=at.version, t=at.t)
 
     # What the learning thread reports.
 
@@ -310,6 +342,7 @@ class Node:
     def status(self) -> dict[str, Any]:
         """Where it stands, as plain data: never models, keys or data."""
         now, clock = self.worker.now, time.monotonic()
+        doubled = self.double and clock - self.double[0] < DOUBLED
         seconds = clock - self.began
         return {
             "peer": self.id,
@@ -322,7 +355,7 @@ class Node:
             "rate": round((now.t - self._began_at) / seconds, 1) if seconds > 0 else None,
             "seconds": round(seconds, 1),
             "state": _state(self.learning, self.worker.finished),
-            "fault": self.fault,
+            "fault": self.double[1] if self.double and doubled else self.fault,
             "exchanges": self.exchanges,
             "bytes_sent": self.bytes_sent,
             "refusals": dict(self.company.refusals),
@@ -333,11 +366,6 @@ class Node:
 
 def _state(learning: bool, finished: bool) -> str:
     return "waiting" if not learning else "finished" if finished else "learning"
-
-
-def _worth_saying(times: int) -> bool:
-    """The first, second, fourth, eighth ... time: whoever repeats itself does not fill our disk."""
-    return times & (times - 1) == 0
 
 
 def _looked_at(done: asyncio.Future[None]) -> None:

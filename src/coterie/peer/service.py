@@ -8,6 +8,7 @@ import logging
 import secrets
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from coterie.peer.identity import Identity
 from coterie.peer.ids import Contact
 from coterie.peer.learner import Client, trial
 from coterie.peer.log import to_stderr
-from coterie.peer.membership import Membership
+from coterie.peer.membership import Event, Membership
 from coterie.peer.metrics import Calls, Page
 from coterie.peer.node import Node
 from coterie.peer.records import NONCE
@@ -68,6 +69,7 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
     gossip = None if settings.peers else _gossip(settings, identity, node.incarnation)
     if gossip is not None:
         node.roster = gossip
+        gossip.heed = partial(_heed, node, gossip.membership)
     current = _Current(identity)
     denied = gossip.membership.denied if gossip else current.denied
     calls = Calls()
@@ -112,6 +114,14 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
             node.leave()
 
 
+def _heed(node: Node, membership: Membership, event: Event) -> None:
+    """What gossip tells of this peer itself."""
+    if event.what == "outbid":
+        node.outbid(membership.incarnation)
+    elif event.what == "duplicate":
+        node.duplicate(event.text)
+
+
 def _gossip(settings: Settings, identity: Identity, incarnation: int) -> Gossip:
     membership = Membership(
         identity,
@@ -151,13 +161,19 @@ async def _rotate(
                 broken = str(error)
                 log.error("fault", extra={"why": broken})
         if new is not None:
-            current.identity, warned = new, False
-            server.rotate(new)
-            transport.rotate(new)
+            old, current.identity = current.identity, new
             if gossip is not None:
                 gossip.identity = new
                 gossip.membership.renew(new, time.monotonic())
-            log.info("new certificate", extra={"peer": new.id, "until": new.not_after.isoformat()})
+            if new.certificate_pem != old.certificate_pem:
+                warned = False
+                transport.rotate(new)
+                try:
+                    await server.rotate(new)
+                except PeerError as error:  # others are still asked; the next certificate is the next try
+                    log.error("fault", extra={"why": str(error)})
+                else:
+                    log.info("new certificate", extra={"peer": new.id, "until": new.not_after.isoformat()})
         if not warned and (text := current.identity.warning()):
             warned = True
             log.warning("certificate ends", extra={"why": text})

@@ -93,11 +93,11 @@ def reproduce(
         for s, r, e in plans
     ]
     by_source = {s.name: [p for p in parts if p.source is s] for s in found}
-    chosen = reading or goal.reading
+    chosen = reading or ("tuned" if target == "regimes" else goal.reading)
     values: dict[str, Any] = {
         "target": target,
         "quick": quick,
-        "reading": {"name": chosen, **readings()[chosen]},
+        "reading": {"name": chosen, **readings().get(chosen, {})},
         "left_out": [name for name in wanted if name not in {s.dataset for s in found}],
         "datasets": {name: {**_made(own), **_numbers(target, own)} for name, own in by_source.items()},
     }
@@ -179,8 +179,8 @@ def _header(made: Mapping[str, Any], reading: str, quick: bool) -> str:
     commit = f" at commit {made['commit'][:12]}" if made["commit"] else ""
     text = (
         f"{made['title']}: `{made['command']}`, seeds {', '.join(map(str, made['seeds']))}, "
-        f"{made['date'][:10]}, coterie {made['coterie']}{commit}, Python {made['python']}, torch {made['torch']}, "
-        f"numpy {made['numpy']}, on {made['device']}; reading of KD-PDFL: {reading}."
+        f"{made['date'][:10]}, coterie {made['coterie']}{commit}, Python {made['python']}, "
+        f"torch {made['torch']}, numpy {made['numpy']}, on {made['device']}; reading of KD-PDFL: {reading}."
     )
     return f"{text} A quick version: its numbers say nothing." if quick else text
 
