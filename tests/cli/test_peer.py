@@ -56,11 +56,42 @@ def without_certificate() -> None:
     Path("identity/peer.pem").unlink()
 
 
+def elsewhere() -> Path:
+    """The same id, of another CA of the same name."""
+    request(Path("elsewhere"), "p0")
+    Authority.create(Path("ca"), "wards").issue(Path("elsewhere/peer.csr").read_bytes(), Path("elsewhere"))
+    return Path("elsewhere")
+
+
+def certificate_of_another_ca() -> None:
+    shutil.copy2(elsewhere() / "peer.pem", "identity")
+
+
+def key_of_another() -> None:
+    shutil.copy2(elsewhere() / "peer.key", "identity")
+
+
+def no_certificate_at_all() -> None:
+    Path("identity/peer.pem").write_text("hello")
+
+
+def bad_table() -> None:
+    Path("bad.csv").write_text("a,y\n1,x\nmany,x\n")
+
+
 @pytest.mark.parametrize(
     ("spoil", "changes", "says"),
     [
-        (readable, {}, "peer.key"),
-        (without_certificate, {}, "peer.pem"),
+        (readable, {}, "run: chmod 600 "),
+        (without_certificate, {}, "peer.pem is missing; have it made with: coterie ca issue "),
+        (certificate_of_another_ca, {}, "have it made with: coterie ca issue "),
+        (no_certificate_at_all, {}, "have it made with: coterie ca issue "),
+        (key_of_another, {}, "put the key here that its request was made with"),
+        (
+            bad_table,
+            {"data": {"set": {"name": "csv", "path": "bad.csv", "label": "y"}}},
+            "line 3, column 'a'",
+        ),
         (None, {"identity": "nowhere"}, "nowhere"),
         (None, {"data": {"set": {"name": "csv", "path": "missing.csv", "label": "y"}}}, "missing.csv"),
         (None, {"method": "FedAvgg"}, "Did you mean 'FedAvg'"),

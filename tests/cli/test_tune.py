@@ -99,8 +99,8 @@ def test_a_budget_is_needed(coterie: Command, words: list[str]) -> None:
 
 
 def test_interrupted(coterie: Command) -> None:
-    Path("stops.py").write_text("def data():\n    raise KeyboardInterrupt\n")
-    answer = coterie("tune", "small.toml", "--budget", "2", "--set", "data.set={name='stops:data'}")
+    Path("stops_tuning.py").write_text("def data():\n    raise KeyboardInterrupt\n")
+    answer = coterie("tune", "small.toml", "--budget", "2", "--set", "data.set={name='stops_tuning:data'}")
     assert answer.code == 130
     assert "interrupted; nothing was written" in answer.out
     assert not Path("tuning").exists()

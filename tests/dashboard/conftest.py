@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,14 +54,8 @@ def small(root: Path) -> Run:
 @contextmanager
 def serving(root: Path | Shelf, port: int = 0) -> Iterator[Served]:
     served = prepare(root, port=port)
-    thread = threading.Thread(target=served.serve)
-    thread.start()
-    try:
+    with served.meanwhile():
         yield served
-    finally:
-        served.server.should_exit = True
-        thread.join()
-        served.listening.close()
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +69,7 @@ def chromium() -> str | None:
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # an event loop is open for as long as it lives
 def browser() -> Iterator[Browser]:
     if (path := chromium()) is None:
         pytest.skip(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -265,49 +264,6 @@ def test_names_are_never_markup(window: Open, tmp_path: Path, view: str) -> None
         page.get_by_role("link", name=view.capitalize()).click()
         page.wait_for_selector({"overview": ".results", "graph": ".person", "clients": ".viewport"}[view])
         assert EVIL in page.locator("body").inner_text()
-        assert page.locator("img[src=x]").count() == 0
-        page.close()
-
-
-class Swarm:
-    """A swarm as a source; it is its own shelf."""
-
-    kind = "swarm"
-
-    def source(self, name: str) -> Swarm:
-        return self
-
-    def stamp(self) -> str:
-        return ""
-
-    def listing(self) -> dict[str, Any]:
-        return {
-            "root": "localhost:7000",
-            "runs": [{"id": EVIL, "kind": "swarm", **self.answer("status", {})}],
-        }
-
-    def answer(self, view: str, query: Mapping[str, str]) -> Any:
-        status = {"state": "running", "t": 5, "iterations": 9, "clients": 3, "seeds": 1, "methods": {}}
-        members = [
-            {"name": EVIL, "address": "127.0.0.1:7001", "state": "alive", "seconds": 0.4},
-            {"name": "p1", "address": "127.0.0.1:7002", "state": "suspect", "seconds": 7},
-        ]
-        exchanges = [
-            {"seconds": 3, "peer": EVIL, "kind": "wake", "peers": ["p1"], "weight": [0.25]},
-            {"seconds": 61, "peer": "p1", "kind": "told", "peers": [EVIL], "weight": None},
-        ]
-        refusals = [{"reason": "not-finite", "count": 3, "peer": EVIL, "text": "NaN", "seconds": 9}]
-        return {"status": status, "members": members, "exchanges": exchanges, "refusals": refusals}[view]
-
-
-def test_a_swarm_fits_the_same_seam(window: Open) -> None:
-    with serving(Swarm()) as served:
-        page = window(served.address)
-        page.get_by_role("link", name=EVIL).click()
-        page.wait_for_selector("h1:text-is('2 members')")
-        shown = page.locator(".swarm").inner_text()
-        for part in ("1 alive", "1 suspect", "not-finite", "p1 (0.25)", "1 min 1 s ago", "sent to"):
-            assert part in shown
         assert page.locator("img[src=x]").count() == 0
         page.close()
 

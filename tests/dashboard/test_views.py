@@ -160,6 +160,32 @@ def _counting(parsed: Any, read: list[int]) -> Any:
 # Layout
 
 
+def test_of_a_large_run_the_latest_exchanges_come_first(
+    small: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(small.path, tmp_path / "large")
+    (tmp_path / "large" / "summary.json").unlink()
+    for name, size in (("_LARGE", 1000), ("_END", 6000), ("_LATEST", 4)):
+        monkeypatch.setattr(f"coterie.dashboard.reading.{name}", size)
+    large = RunSource(tmp_path / "large")
+    world = next(w.world for w in small.tracks if (w.name, w.seed) == ("KD-PDFL", 1))
+    last = [w for w in small.weighed[world]][-1].t
+    first = large.answer("network", WORLD)
+    assert (first["complete"], first["exchanges"]) == (0.0, 4)
+    assert first["times"][-1] == last
+    while (network := large.answer("network", WORLD))["complete"] < 1:
+        assert network["exchanges"] == 4
+    whole = RunSource(small.path)
+    assert network == whole.answer("network", WORLD)
+    at_end = {**WORLD, "t": str(last)}
+    assert large.answer("frame", at_end) == whole.answer("frame", at_end)
+
+    (without,) = [c for title, c in large.answer("overview", {})["table"].items() if "AUC" in title] or [None]
+    assert without is None or without[-1]["value"] is None, "the first answer does not wait for it"
+    (with_auc,) = [c for title, c in large.answer("overview", {})["table"].items() if "AUC" in title]
+    assert 0 < with_auc[-1]["value"] <= 100
+
+
 def test_groups_that_listen_to_themselves_lie_and_stand_together() -> None:
     group = np.arange(24) % 3
     same = (group[:, None] == group[None, :]) & ~np.eye(24, dtype=bool)

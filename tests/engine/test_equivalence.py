@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from coterie.engine.execution import OneByOne, Stacked
+from coterie.core.task import Task
+from coterie.engine.execution import ByHand, OneByOne, Stacked
+from coterie.engine.network import network
 from coterie.engine.preparation import prepare
 from coterie.experiment import Experiment
+from tests.engine.recording import Watcher
 from tests.engine.small import EVERY_METHOD, Outcome, by_hand, experiment, finished, hard
 from tests.trees import same
 
@@ -139,5 +143,33 @@ def test_blocks_and_strides_change_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("coterie.engine.simulator.BLOCK_BYTES", 1500)
     monkeypatch.setattr("coterie.engine.simulator.LONGEST", 1)
     cut = run(e, tmp_path / "cut")
+    for key, want in whole.items():
+        check(cut[key], want)
+
+
+class Cramped(ByHand):
+    """Runs out of memory where more than two clients step at once, now and then in the middle."""
+
+    steps = 0
+
+    def step(self, *args: Any) -> Any:
+        self.steps += 1
+        if len(args[3].lr) > 2 and self.steps > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().step(*args)
+
+
+def test_out_of_memory_it_goes_on_with_fewer_clients_at_a_time(tmp_path: Path) -> None:
+    plan = prepare(hard(methods=EVERY_METHOD, model__dropout=0.0))
+    whole = finished(plan, tmp_path / "whole", execution=by_hand)
+    watcher = Watcher()
+
+    def cramped(task: Task) -> Cramped:
+        known = network(task, [1])
+        assert known
+        return Cramped(task, known)
+
+    cut = finished(plan, tmp_path / "cut", execution=cramped, progress=watcher)
+    assert any("memory ran out at iteration" in n and "clients at a time" in n for n in watcher.notices)
     for key, want in whole.items():
         check(cut[key], want)

@@ -14,7 +14,8 @@ ca = typer.Typer(
     help=(
         "Say who is a member of a federation of real peers.\n\n"
         "One person keeps the CA. Each peer makes its key and a request on its own machine; the CA answers "
-        "with a certificate, and can take it back."
+        "with a certificate, and can take it back.\n\n"
+        "Example:  coterie ca init wards  ·  coterie ca request p0  ·  coterie ca issue p0/peer.csr"
     ),
     no_args_is_help=True,
 )

@@ -1,11 +1,15 @@
-"""`coterie dashboard`: a local page over run folders."""
+"""`coterie dashboard`: a local page over run folders and live peers."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from coterie.dashboard.source import Shelf
 
 __all__ = ["dashboard"]
 
@@ -14,6 +18,15 @@ def dashboard(
     runs: Annotated[Path, typer.Argument(metavar="[RUNS_DIR]", help="Where the run folders lie.")] = Path(
         "runs"
     ),
+    peers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--peer",
+            metavar="ADDR | FOLDER",
+            help="Show a live swarm through this peer: its status address on this machine, or its state "
+            "folder, which tells more; repeatable.",
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="The address to listen at; any but a loopback one needs a token.")
     ] = "127.0.0.1",
@@ -26,27 +39,33 @@ def dashboard(
 ) -> None:
     """Show runs as a page: curves, the learned graph over time, every client, live while a run goes on.
 
+    With --peer, show a live swarm: members, exchanges as they happen, weights, refusals.
+
     Examples:
 
       coterie dashboard
 
       coterie dashboard runs/table1 --port 0 --open
 
+      coterie dashboard --peer 127.0.0.1:41873 --peer ./state
+
       coterie dashboard --host 0.0.0.0     (for others on the network: prints an address with a token)
     """
     import webbrowser
 
-    from coterie.core.errors import ConfigError
+    from coterie.dashboard.server import prepare
 
-    try:
-        from coterie.dashboard.server import prepare
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"the dashboard needs {error.name}, which is not installed: pip install 'coterie[dashboard]'"
-        ) from None
+    def show(shelf: Shelf | Path, page: str = "") -> None:
+        served = prepare(shelf, host, port, token)
+        typer.echo(f"dashboard  {served.address}{page}   (Ctrl-C stops it)")
+        if browser:
+            webbrowser.open(served.address + page)
+        served.serve()
 
-    served = prepare(runs, host, port, token)
-    typer.echo(f"dashboard  {served.address}   (Ctrl-C stops it)")
-    if browser:
-        webbrowser.open(served.address)
-    served.serve()
+    if peers:
+        from coterie.dashboard.swarm_shelf import SwarmShelf, located
+
+        with contextlib.closing(SwarmShelf([located(peer) for peer in peers], runs)) as shelf:
+            show(shelf, shelf.page)
+    else:
+        show(runs)

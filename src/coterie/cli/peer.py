@@ -11,7 +11,10 @@ __all__ = ["peer"]
 
 peer = typer.Typer(
     name="peer",
-    help="Run a real peer on this machine, and look at one.",
+    help=(
+        "Run a real peer on this machine, and look at one.\n\n"
+        "Example:  coterie peer run peer.toml  ·  coterie peer status 127.0.0.1:9101"
+    ),
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

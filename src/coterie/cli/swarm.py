@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -34,6 +37,12 @@ def swarm(
     data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/swarm.")] = None,
     plots: Annotated[bool, typer.Option(help="Draw the pictures at the end.")] = True,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Show it as a page, live, and then its results until Ctrl-C.")
+    ] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port of the page; 0 takes any free one.")
+    ] = 8765,
 ) -> None:
     """See real peers learn from each other: n processes on loopback, mutual TLS, a throw-away CA, no server.
 
@@ -44,6 +53,8 @@ def swarm(
     Examples:
 
       coterie swarm
+
+      coterie swarm --dashboard
 
       coterie swarm -n 4 --preset mixture --iterations 200 --set exchange.loss=0.2
     """
@@ -61,19 +72,40 @@ def swarm(
     if method not in chosen.methods:
         raise UnknownNameError(f"method of {preset}", method, chosen.methods)
     console = Console()
-    with asked_to_stop() as asked, progress(console, chosen, method) as shown:
-        result = fly(
-            chosen,
-            method,
-            out or free_name(Path("runs") / "swarm"),
-            data=data,
-            progress=shown,
-            asked=asked,
-            rate=rate or None,
-            plots=plots,
-        )
-    console.print(table(result.summary()))
-    typer.echo(f"results   {result.path}")
-    for picture in sorted((result.path / "plots").glob("*.png")):
-        typer.echo(f"picture   {picture}")
-    typer.echo(f"check it  coterie replay {result.path}")
+    folder = out or free_name(Path("runs") / "swarm")
+    with contextlib.ExitStack() as beside:
+        page = beside.enter_context(_page(folder, chosen.data.clients, port)) if dashboard else None
+        with asked_to_stop() as asked, progress(console, chosen, method) as shown:
+            result = fly(
+                chosen,
+                method,
+                folder,
+                data=data,
+                progress=shown,
+                asked=asked,
+                rate=rate or None,
+                plots=plots,
+            )
+        console.print(table(result.summary()))
+        typer.echo(f"results   {result.path}")
+        for picture in sorted((result.path / "plots").glob("*.png")):
+            typer.echo(f"picture   {picture}")
+        typer.echo(f"check it  coterie replay {result.path}")
+        if page is not None and not asked.is_set():
+            typer.echo("dashboard  it stays until Ctrl-C")
+            with contextlib.suppress(KeyboardInterrupt):
+                page.join()
+
+
+@contextlib.contextmanager
+def _page(folder: Path, peers: int, port: int) -> Iterator[Thread]:
+    """The live page over the peers that are about to start, and over their results."""
+    from coterie.dashboard.server import prepare
+    from coterie.dashboard.swarm_shelf import SwarmShelf
+    from coterie.swarm.plan import states
+
+    with contextlib.closing(SwarmShelf(states(folder, peers), folder, run=folder.resolve().name)) as shelf:
+        served = prepare(shelf, port=port)
+        typer.echo(f"dashboard  {served.address}{shelf.page}")
+        with served.meanwhile() as thread:
+            yield thread

@@ -89,7 +89,7 @@ def heard_only(inbox: Inbox) -> Inbox:
     """The inbox without messages that hold a NaN or an infinity; what is not heard becomes zeros."""
     heard = inbox.heard
     for m in inbox.messages.values():
-        heard = heard & torch.isfinite(m)[:, None].flatten(1).all(dim=1)
+        heard = heard & _finite(m[:, None].flatten(1))
     messages = {
         k: torch.where(heard.view(-1, *[1] * (m.dim() - 1)), m, 0.0) for k, m in inbox.messages.items()
     }
@@ -114,12 +114,20 @@ def _guarded(act: Act, task: Task, state: State, inbox: Inbox, probe: Probe) -> 
     return _if_sound(inbox.heard.any(), new, state), {"heard": inbox.heard, **info}
 
 
+def _finite(values: Tensor) -> Tensor:
+    """Whether all numbers of the last axis are: their extremes are, and know of every NaN."""
+    if not values.shape[-1]:
+        return torch.ones(values.shape[:-1], dtype=torch.bool, device=values.device)
+    low, high = torch.aminmax(values, dim=-1)
+    return torch.isfinite(low) & torch.isfinite(high)
+
+
 def _if_sound(heard: Tensor, new: State, old: State) -> State:
     sound = heard
     for part in new:
         for value in part.values():
             if value.is_floating_point():
-                sound = sound & torch.isfinite(value).all()
+                sound = sound & _finite(value[None].flatten())
     return State(
         *({k: torch.where(sound, v, o[k]) for k, v in n.items()} for n, o in zip(new, old, strict=True))
     )

@@ -12,8 +12,10 @@ Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011
 from __future__ import annotations
 
 import math
+from typing import Any
 from zlib import crc32
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +26,27 @@ _ROUNDS = 10
 
 
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> Tensor:
-    """Four 32-bit words for each counter, as int64 `[..., 4]`; plain tensor arithmetic, so it vmaps.
+    """Four 32-bit words for each counter, as int64 `[..., 4]`.
+
+    On a processor numpy computes them, whose calls are short; under `vmap`, compiled or on a GPU it is
+    plain tensor arithmetic, to the same bits.
+    """
+    if not torch.compiler.is_compiling():
+        try:
+            c, k = tuple(x.numpy() for x in counter), tuple(x.numpy() for x in key)
+        except (
+            RuntimeError,
+            TypeError,
+        ):  # under vmap there is no memory to look into, on a GPU it is not here
+            pass
+        else:
+            return torch.from_numpy(np.stack(np.broadcast_arrays(*_words(c, k)), axis=-1))
+    words = torch.broadcast_tensors(*_words(counter, key))  # type: ignore[no-untyped-call]
+    return torch.stack(words, dim=-1)
+
+
+def _words(counter: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+    """The rounds, on tensors or arrays.
 
     Words are kept in int64 and multiplied in halves, so that nothing overflows: compiled code may
     take an overflow for impossible and compute something else.
@@ -35,11 +57,10 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
         (high0, low0), (high1, low1) = _product(c0, 0xD2511F53), _product(c2, 0xCD9E8D57)
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
-    c0, c1, c2, c3 = torch.broadcast_tensors(c0, c1, c2, c3)  # type: ignore[no-untyped-call]
-    return torch.stack((c0, c1, c2, c3), dim=-1)
+    return c0, c1, c2, c3
 
 
-def _product(word: Tensor, factor: int) -> tuple[Tensor, Tensor]:
+def _product(word: Any, factor: int) -> tuple[Any, Any]:
     """The high and the low word of the product of two words."""
     upper, lower = word * (factor >> 16), word * (factor & 0xFFFF)
     return (upper + (lower >> 16)) >> 16, (lower + ((upper & 0xFFFF) << 16)) & _WORD

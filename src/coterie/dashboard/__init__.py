@@ -9,6 +9,9 @@
     network.py      who listens to whom, at any iteration
     person.py       one client, and why it listens to whom it listens to
     clients.py      all clients of a world
+    watched.py      one live peer, looked at again and again
+    swarm_source.py a live swarm as a source: its members, weights, exchanges and refusals
+    swarm_shelf.py  a live swarm, and beside it the runs of a folder
     layout.py       places for the clients of a graph
     app.py          the page and its numbers over HTTP: read-only, nothing from elsewhere
     server.py       a port to serve it at

@@ -10,13 +10,13 @@ import numpy as np
 
 from coterie.core.errors import RunError
 from coterie.dashboard.layout import affinity, clustered, places
-from coterie.dashboard.opened import PATIENCE, Opened, number, plain
+from coterie.dashboard.opened import Opened, number, plain
 from coterie.dashboard.reading import within
 from coterie.runs.graph import Graph, graph_auc
 from coterie.runs.history import History
 from coterie.runs.tracks import Ints, Track
 
-__all__ = ["frame", "network"]
+__all__ = ["frame", "network", "picture"]
 
 _TIMES = 600
 _CELLS = 240
@@ -30,7 +30,7 @@ NOT_MET, SELF = 254, 255
 
 def network(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
     """What stays the same while the slider moves: clients, groups, orders, places, iterations."""
-    known = opened.exchanges.find(within(0.5 * PATIENCE))
+    known = opened.exchanges.find(within(0))
     tracks = opened.tracks(patience=0)
     worlds = [{"method": w.name, "seed": w.seed} for w in tracks if w.world in known]
     if not worlds:
@@ -66,18 +66,13 @@ def frame(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
     order = np.arange(len(world.group))
     if len(order) > _CELLS:  # otherwise the page puts them in order
         order = _order(query.get("order", "group"), opened, world, history)
-    top = _top(opened, world, history)
-    cells = _cells(found, order, top)
     now = history.pairs
     here = slice(
         *(int(np.searchsorted(now.t, np.inf if t is None else t, side)) for side in ("left", "right"))
     )
     return {
         "t": t,
-        "side": len(cells),
-        "share": -(-len(order) // len(cells)),
-        "cells": base64.b64encode(cells.tobytes()).decode(),
-        "top": plain(top),
+        **picture(found, order, _top(opened, world, history)),
         "edges": _edges(found),
         "now": np.stack([now.neighbour[here], now.client[here]], axis=1)[:_NOW].tolist(),
         "met": plain(found.met.sum() / max(1, found.met.size - len(order))),
@@ -133,7 +128,7 @@ def _thinned(found: Graph) -> Graph:
     return found._replace(met=met)
 
 
-def _cells(found: Graph, order: Ints, top: float) -> Any:
+def picture(found: Graph, order: Ints, top: float) -> dict[str, Any]:
     """`[side, side]` codes; of a cell that several clients share, the mean over the pairs that met."""
     m = len(order)
     share = -(-m // _CELLS)
@@ -148,7 +143,12 @@ def _cells(found: Graph, order: Ints, top: float) -> Any:
     codes = np.where(count > 0, np.clip(mean / top * 253, 0, 253).round(), NOT_MET).astype(np.uint8)
     if share == 1:
         np.fill_diagonal(codes, SELF)
-    return codes
+    return {
+        "side": len(codes),
+        "share": share,
+        "cells": base64.b64encode(codes.tobytes()).decode(),
+        "top": plain(top),
+    }
 
 
 def _edges(found: Graph) -> list[list[float]]:

@@ -55,6 +55,15 @@ class Opened:
         """What its clients heard, as far as it has been read, and which share of the whole that is."""
         return self.exchanges.read(world.world, len(world.group), within(patience))
 
+    @property
+    def large(self) -> bool:
+        """Whether its exchanges are more than can be read in a moment."""
+        return self.exchanges.large
+
+    def latest(self, world: Track) -> History:
+        """What its clients heard last."""
+        return self.exchanges.latest(world.world, len(world.group))
+
 
 def number(query: Mapping[str, str], name: str, low: float = 0, high: float = np.inf) -> float | None:
     """A number that a page sent; None if it sent none."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coterie.core.errors import RunError
 from coterie.dashboard.opened import PATIENCE, Opened, plain
+from coterie.dashboard.reading import within
 from coterie.runs.files import read_json
 from coterie.runs.graph import graph_auc
 from coterie.runs.summary import curve
@@ -22,8 +22,6 @@ __all__ = ["curves", "overview", "status"]
 _SCORES = ("personal", "global", "loss")
 _POINTS = 400
 """More evaluations than this are thinned out: a curve is no wider on any screen."""
-_SMALL = 16 << 20
-"""Bytes of exchanges that may be read for the graph AUC of a run that has no summary yet."""
 _QUIET = 60.0
 """Seconds without a sign of life after which a page says so, if evaluations come more often than that."""
 
@@ -57,11 +55,15 @@ def overview(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
     """Everything about a run but its curves."""
     run = opened.run
     tracks = opened.tracks(patience=0.5 * PATIENCE)
-    summary = _summary(opened, tracks, graphs=True)
+    # Who found whom in a large run takes a while: the first answer comes without it.
+    unhurried = opened.kept.get("overview") is not None or not opened.large
+    opened.kept["overview"] = True
+    summary = _summary(opened, tracks, graphs=unhurried)
     train = run.config["train"]
     iterations = train["iterations"]
     return {
         **_status(opened, summary),
+        "complete": float(unhurried),
         "path": str(run.path),
         "groups": summary["groups"],
         "length": iterations,
@@ -118,21 +120,23 @@ def _summary(opened: Opened, tracks: Sequence[Track], graphs: bool = False) -> d
             | written
             | {"methods": {k: methods.get(k, {}) | v for k, v in written["methods"].items()}}
         )
-    if graphs and summary["groups"] > 1 and _small(opened.run.path / "exchanges.jsonl"):
+    if graphs and summary["groups"] > 1:
         for name, worlds in by_name(tracks).items():
             methods[name]["graph_auc"] = _found_groups(opened, worlds)
     return summary
 
 
-def _small(file: Path) -> bool:
-    return file.exists() and file.stat().st_size < _SMALL
-
-
 def _found_groups(opened: Opened, worlds: Sequence[Track]) -> float | None:
-    """Mean over seeds of the graph AUC, by the exchanges read so far."""
-    graphs = [(opened.history(w, patience=0.1)[0].graph(), w.group) for w in worlds]
-    found = [auc for graph, group in graphs if (auc := graph_auc(graph, group)) is not None]
-    return float(np.mean(found)) if found else None
+    """Mean over seeds of the graph AUC; of a run too large to be read at once, by its latest exchanges."""
+    enough = within(0.1)
+    found: list[float | None] = []
+    for w in worlds:
+        if found and opened.large and enough():
+            break
+        history = opened.latest(w) if opened.large else opened.history(w, patience=0.1)[0]
+        found.append(graph_auc(history.graph(), w.group))
+    known = [auc for auc in found if auc is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _quiet(opened: Opened, now: Mapping[str, Any]) -> float | None:

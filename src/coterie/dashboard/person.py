@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.dashboard.opened import Opened, number, plain
+from coterie.dashboard.opened import PATIENCE, Opened, number, plain
 from coterie.runs.history import History
 from coterie.runs.tracks import Track
 
@@ -22,13 +22,13 @@ _POINTS = 300
 
 def person(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
     """Its data, its neighbours at t, their weights over time, its confidence, what it heard, its accuracy."""
-    opened.tracks()
+    opened.tracks(0.4 * PATIENCE)
     world = opened.world(query)
     m = len(world.group)
     client = int(number(query, "client") or 0)
     if client >= m:
         raise RunError(f"there is no client {client}; there are 0 to {m - 1}")
-    history, complete = opened.history(world)
+    history, complete = opened.history(world, 0.4 * PATIENCE)
     t = number(query, "t")
     neighbours = _neighbours(world, history, client, t)
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
+from coterie.runs.files import explained
 from coterie.runs.history import History
 from coterie.runs.rows import Rows
 from coterie.runs.tracks import SCORES
@@ -18,6 +20,12 @@ from coterie.runs.tracks import SCORES
 __all__ = ["Evaluations", "Exchanges", "spread", "within"]
 
 _AT_ONCE = 500
+_LARGE = 1 << 23
+"""Bytes of exchanges that are read in a moment."""
+_END = 1 << 26
+"""Bytes at the end of a large file in which the latest rows of a world are looked for ..."""
+_LATEST = 8000
+"""... so many of which make a first picture of it."""
 
 
 def spread(count: int) -> list[int]:
@@ -78,20 +86,35 @@ class Evaluations:
 
 
 class Exchanges:
-    """exchanges.jsonl as a history of each world, from its beginning on."""
+    """exchanges.jsonl as a history of each world; of a large file, at first what was written last."""
 
     def __init__(self, folder: Path) -> None:
         self.index = Rows(folder / "exchanges.jsonl")
+        self._forget()
+
+    def _forget(self) -> None:
         self._histories: dict[int, History] = {}
+        self._whole: set[int] = set()
+        self._latest: dict[int, tuple[int, History]] = {}
+        self._end: Rows | None = None
+
+    @property
+    def large(self) -> bool:
+        """Whether reading it all takes longer than somebody wants to wait for a first picture."""
+        file = self.index.path
+        return file.exists() and file.stat().st_size > _LARGE
 
     def find(self, enough: Callable[[], bool]) -> list[int]:
         """The worlds that have exchanges, as far as rows have been found until it is enough."""
         if not self.index.refresh(enough):
-            self._histories = {}
+            self._forget()
         return self.index.worlds
 
     def read(self, world: int, clients: int, enough: Callable[[], bool]) -> tuple[History, float]:
         """Read on until it is enough; the history so far, and which share of the whole that is."""
+        if world not in self._histories and self.large:
+            self._histories[world] = History(clients)
+            return self.latest(world, clients), 0.0
         self.find(enough)
         history = self._histories.setdefault(world, History(clients))
         numbers = self.index.of(world)
@@ -102,7 +125,37 @@ class Exchanges:
             if enough():
                 break
         history.add(new)
-        return history, self.index.share * len(history.moments.t) / max(1, len(numbers))
+        share = self.index.share * len(history.moments.t) / max(1, len(numbers))
+        if share >= 1:
+            self._whole.add(world)
+        if self.large and world not in self._whole:
+            return self.latest(world, clients), share
+        return history, share
+
+    def latest(self, world: int, clients: int) -> History:
+        """What was written last, until there is much more."""
+        size, history = self._latest.get(world, (0, History(clients)))
+        end = self._found_end()
+        if end.size > size:
+            history = History(clients)
+            # Whatever is damaged is told with the number of its line when all is read.
+            with suppress(RunError):
+                history.add(list(end.read(end.of(world)[-_LATEST:].tolist())))
+            self._latest[world] = end.size, history
+        return history
+
+    def _found_end(self) -> Rows:
+        """The last rows of the file, until it has grown by a tenth."""
+        with explained(self.index.path, "read"), open(self.index.path, "rb") as file:
+            size = file.seek(0, 2)
+            if self._end is None or size > 1.1 * self._end.size:
+                file.seek(max(0, size - _END))
+                file.readline()
+                self._end = Rows(self.index.path)
+                self._end.end = file.tell()
+                with suppress(RunError):
+                    self._end.refresh()
+        return self._end
 
 
 def within(seconds: float) -> Callable[[], bool]:

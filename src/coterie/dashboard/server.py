@@ -6,6 +6,8 @@ import contextlib
 import errno
 import secrets
 import socket
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +35,18 @@ class Served(NamedTuple):
         """Until Ctrl-C."""
         with contextlib.suppress(KeyboardInterrupt):
             self.server.run(sockets=[self.listening])
+
+    @contextlib.contextmanager
+    def meanwhile(self) -> Iterator[threading.Thread]:
+        """In a thread beside what is done meanwhile."""
+        thread = threading.Thread(target=self.serve, name="dashboard")
+        thread.start()
+        try:
+            yield thread
+        finally:
+            self.server.should_exit = True
+            thread.join()
+            self.listening.close()
 
 
 def prepare(

@@ -1,14 +1,20 @@
 """The seam between the pages and where their numbers come from.
 
 A source is asked for one view at a time and answers with plain data. A run folder (`run_source`) has the
-views status, overview, curves, network, frame, person and clients. A live swarm, seen through a peer, has
+views status, overview, curves, network, frame, person and clients. A live swarm (`swarm_source`) has
 
-    status     {"kind": "swarm", "name", "state", "t", "iterations", "methods": {}, ...} as for a run
-    members    [{"name", "address", "state": "alive|suspect|dead|left", "seconds" (since it was last heard)}]
-    exchanges  [{"seconds" (ago), "peer", "kind": "wake|adopt|told", "peers": [...], "weight": [...] | null}],
-               the latest first, at most 200
-    refusals   [{"reason", "count", "peer", "text" (of the last one), "seconds" (ago)}],
-               the most frequent first
+    status     as for a run, with {"watched", "answering" (how many peers), "problems": [{"peer", "text"}],
+               "seconds" (since one answered), "exchanges", "bytes", "run" (the id of its run folder) | null}
+    members    [{"name", "address", "state": "alive|listed|suspect|dead|left|silent", "views": {state: by how
+               many}, "seconds" (since it was heard), "silent" (seconds without an answer) | null,
+               "phase", "t", "personal", "exchanges"}]
+    weights    {"names", "met", "side", "share", "cells", "top"}: the heat map of who listens to whom
+    peer       ?name=: {"name", "asked", "names", "members": [{"name", "state", "weight", "heard", "pulled",
+               "pushed", "missed", "refused"}]}: how one peer sees the others
+    exchanges  [{"seconds" (ago) | null, "peer", "kind": "wake|adopt|told|missed|refused|start|left", "t",
+               "peers", "weight": [...] | null, "reason", "text"}], the latest first, at most 200
+    refusals   [{"reason", "count", "peers": {name: times}, "text" (of the last one), "seconds" (ago) |
+               null}], the most frequent first
 
 which static/swarm.js draws. Where runs and swarms come from is a `Shelf`: the page lists what is on it.
 """

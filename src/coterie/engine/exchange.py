@@ -146,13 +146,22 @@ def _one_go(
     )
     probe = stack.feed.probe(reader + group.clients.start, t)
     hyper = {k: v[reader] for k, v in group.hyper.items()}
-    return vmap(partial(_act, stack.task, group, act))(hyper, gather(state, reader), inbox, probe)
+    each = partial(_act, stack.task, group, act)
+    if readers > 1:
+        return vmap(each)(hyper, gather(state, reader), inbox, probe)
+    own = Inbox({k: m[0] for k, m in inbox.messages.items()}, *(part[0] for part in inbox[1:]))
+    alone = {k: v[0] for k, v in hyper.items()}
+    new, info = each(alone, gather(state, reader[0]), own, Probe(*(part[0] for part in probe)))
+    return gather(new, None), {k: v[None] for k, v in info.items()}
 
 
 def _offers(stack: Stack, group: Group, state: State, sender: Tensor, t: int) -> Message:
     """What each of some senders `[S]` sends, honest or not."""
-    hyper = {k: v[sender] for k, v in group.hyper.items()}
-    offers = vmap(partial(_offer, stack.task, group))(hyper, gather(state, sender))
+    if type(group.algorithm).offer is Algorithm.offer:  # it picks tensors, of one client or of many
+        offers = group.algorithm.offer(stack.task, gather(state, sender))
+    else:
+        hyper = {k: v[sender] for k, v in group.hyper.items()}
+        offers = vmap(partial(_offer, stack.task, group))(hyper, gather(state, sender))
     (at,) = group.attacker[sender].nonzero(as_tuple=True)
     if group.attack is None or not len(at):
         return offers

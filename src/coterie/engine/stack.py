@@ -268,8 +268,8 @@ def _vectors(members: Sequence[Member], device: torch.device, dtype: torch.dtype
     return vectors
 
 
-def gather(state: State, index: Tensor | slice) -> State:
-    """The states of some clients; a slice gives views."""
+def gather(state: State, index: Tensor | slice | None) -> State:
+    """The states of some clients; a slice gives views, and None one client an axis of clients."""
     return State(*({k: v[index] for k, v in part.items()} for part in state))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ class Gossip:
         self.identity, self.membership = identity, membership
         self.heed: Callable[[Event], None] = lambda event: None
         """Told of whatever happens."""
+        self.refused: Callable[[str, Refused], None] = lambda peer, refusal: None
+        """Told of members that do not take our news."""
         self._silent: set[str] = set()
 
     def alive(self) -> Mapping[str, str]:
@@ -46,6 +49,9 @@ class Gossip:
             return self.membership.answer(sender, packet, time.monotonic())
         finally:
             self._log()
+
+    def refusals(self) -> Counter[str]:
+        return Counter({reason.value: count for reason, count in self.membership.refused.items()})
 
     def view(self) -> list[dict[str, Any]]:
         return [
@@ -81,10 +87,12 @@ class Gossip:
         try:
             answer = await transport.gossip(contact.id, contact.address, packet)
             self.membership.receive(contact.id, answer, time.monotonic())
+        except Refused as refusal:
+            self.refused(contact.id, refusal)
         except PeerError as error:
             if contact.id not in self._silent:  # said once, until it answers again
                 self._silent.add(contact.id)
-                level = logging.WARNING if isinstance(error, Refused) or not self.alive() else logging.INFO
+                level = logging.INFO if self.alive() else logging.WARNING
                 log.log(level, "gossip failed", extra={"peer": str(contact), "why": str(error)})
         else:
             self._silent.discard(contact.id)

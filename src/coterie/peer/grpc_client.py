@@ -170,6 +170,9 @@ class GrpcTransport:
             if (task := asyncio.current_task()) and task.cancelling():
                 raise
             raise Unreachable(f"the connection to {peer} was closed meanwhile") from None
+        except grpc.aio.UsageError:  # another call on this channel has timed out, which closed it
+            breaker.abandoned()
+            raise Unreachable(f"the connection to {peer} was closed meanwhile") from None
         finally:
             self._count(name, outcome)
 

@@ -53,12 +53,13 @@ class GrpcServer:
         *,
         denied: Denied = lambda peer, serial: False,
         count: Count = lambda call, outcome: None,
+        refused: Callable[[str, Refused], None] = lambda peer, refusal: None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._identity, self._schema, self._answers = identity, schema, answers
         self._terms = wire.Terms(identity.federation, run, algorithm, schema.hash)
-        self._denied, self._count = denied, count
+        self._denied, self._count, self._refused = denied, count, refused
         self._limits = limits or Limits()
         self._calls, self._bodies = Gate(self._limits, clock), Gate(self._limits.bodies, clock)
         self._refusals: Counter[tuple[str, Reason]] = Counter()  # only members have names here
@@ -229,6 +230,7 @@ class GrpcServer:
             self._count(name, "failed")
             await context.abort(grpc.StatusCode.INTERNAL, f"{self._identity.id} failed; its log says why")
         self._count(name, refusal.reason)
+        self._refused(who, refusal)
         self._refusals[who, refusal.reason] += 1
         if worth_saying(times := self._refusals[who, refusal.reason]):
             log.warning(

@@ -55,9 +55,10 @@ class Identity:
             anchor = Anchor.read(authority)
             if wrong := anchor.validity_flaw(wall):
                 raise IdentityError(f"{wrong}; set the clock right, or make a new CA with: coterie ca init")
-        with about(folder / CERTIFICATE):
+        with about(folder / CERTIFICATE, issue):
             parsed = one_certificate(certificate)
             leaf = anchor.leaf(parsed.public_bytes(serialization.Encoding.DER))
+        with about(folder / CERTIFICATE):
             if wrong := leaf.validity_flaw(wall):
                 raise IdentityError(f"{wrong}; set the clock right, or {_RENEW}")
         with about(folder / KEY):
@@ -140,12 +141,12 @@ class Identity:
 
 
 @contextmanager
-def about(path: Path) -> Iterator[None]:
+def about(path: Path, remedy: str = "") -> Iterator[None]:
     """Name the file that cannot be used."""
     try:
         yield
     except PeerError as error:
-        raise IdentityError(f"{path}: {error}") from None
+        raise IdentityError(f"{path}: {error}{'; ' if remedy else ''}{remedy}") from None
 
 
 def private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:

@@ -375,6 +375,7 @@ class Membership:
 
     def _refuse(self, peer: str, refused: Refused, what: str = "refused") -> None:
         """Count it; say it once in a while, since gossip repeats itself."""
+        refused.told = True
         self.refused[refused.reason] += 1
         if (peer, refused.reason) not in self._said:
             self._said.add((peer, refused.reason))

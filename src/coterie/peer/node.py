@@ -269,6 +269,9 @@ class Node:
 
     def refused(self, peer: str, refusal: Refused, said: bool = False) -> None:
         """Something of another peer was not taken, or something of ours by it; `said`: the log has it."""
+        if refusal.told:
+            return
+        refusal.told = True
         times, reason = self.company.refuse(peer, refusal.reason), refusal.reason.value
         if not worth_saying(times):
             return
@@ -296,7 +299,7 @@ class Node:
             rise()
 
     def duplicate(self, text: str) -> None:
-        """Another process runs under this id. This one cannot know which is meant to: it says so and goes on."""
+        """Another process runs under this id. Which of them should is not known here: it says so and goes on."""
         self.double = time.monotonic(), text
         log.error("fault", extra={"why": text})
         self._write("duplicate", text=text)
@@ -358,7 +361,7 @@ class Node:
             "fault": self.double[1] if self.double and doubled else self.fault,
             "exchanges": self.exchanges,
             "bytes_sent": self.bytes_sent,
-            "refusals": dict(self.company.refusals),
+            "refusals": dict(self.company.refusals + self.roster.refusals()),
             "evaluated": self.evaluated,
             "members": self.company.view(self.roster.view(), clock),
         }

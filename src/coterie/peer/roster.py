@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -25,6 +26,10 @@ class Roster(Protocol):
         """News about members, for news about members."""
         ...
 
+    def refusals(self) -> Counter[str]:
+        """What of the news was not believed, by reason."""
+        ...
+
     def view(self) -> list[dict[str, Any]]:
         """Each member's id, address and state, for people."""
         ...
@@ -44,6 +49,9 @@ class Fixed:
 
     async def gossip(self, sender: str, packet: bytes) -> bytes:
         raise Refused(Reason.PROTOCOL, "this peer has a fixed list of members and does not gossip")
+
+    def refusals(self) -> Counter[str]:
+        return Counter()
 
     def view(self) -> list[dict[str, Any]]:
         return [{"id": peer, "address": where, "state": "listed"} for peer, where in self._peers.items()]

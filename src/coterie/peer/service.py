@@ -70,12 +70,14 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
     if gossip is not None:
         node.roster = gossip
         gossip.heed = partial(_heed, node, gossip.membership)
+        gossip.refused = node.refused
     current = _Current(identity)
     denied = gossip.membership.denied if gossip else current.denied
     calls = Calls()
-    terms = identity, node.schema, settings.run, settings.method.name
+    terms = identity, node.schema, settings.run, settings.algorithm
     transport = GrpcTransport(*terms, denied=denied, count=calls.side("out"), seed=client.number)
-    server = GrpcServer(*terms, node, denied=denied, count=calls.side("in"))
+    refused = partial(node.refused, said=True)  # the server logs what it refuses
+    server = GrpcServer(*terms, node, denied=denied, count=calls.side("in"), refused=refused)
     page = Page(node.status, calls)
     tasks: list[asyncio.Task[None]] = []
     try:

@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError, model_val
 
 from coterie.core.data import Federation
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.registry import explain
+from coterie.core.registry import explain, find, known
 from coterie.experiment import (
     NO_ATTACK,
     Attackers,
@@ -229,6 +229,12 @@ class Settings(_Frozen):
     def slot(self) -> int:
         """Its own entry."""
         return self.client or 0
+
+    @property
+    def algorithm(self) -> str:
+        """The registered name of its method, however it is spelt here: all peers of a run have the same."""
+        plugin = find("algorithm", self.method.name)
+        return next((name for name, one in known("algorithm").items() if one is plugin), self.method.name)
 
     @property
     def endless(self) -> bool:

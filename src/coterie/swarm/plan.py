@@ -14,7 +14,7 @@ from coterie.experiment import Experiment, World
 from coterie.peer.authority import REQUEST, Authority, request
 from coterie.peer.settings import Settings
 
-__all__ = ["FEDERATION", "free_ports", "lay_out", "names", "peer_settings"]
+__all__ = ["FEDERATION", "free_ports", "lay_out", "names", "peer_settings", "states"]
 
 FEDERATION = "swarm"
 HOST = "127.0.0.1"
@@ -73,6 +73,11 @@ def lay_out(folder: Path, settings: Sequence[Settings]) -> list[Path]:
             files.append(home / "peer.toml")
             files[-1].write_text(dumps(one.plain()))
     return files
+
+
+def states(run: Path, count: int) -> list[Path]:
+    """Where the peers of a swarm keep their state, once they are started."""
+    return [run / "peers" / name / "state" for name in names(count)]
 
 
 def free_ports(count: int) -> list[int]:

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,11 @@ _context.set_forkserver_preload(["coterie.swarm.preload"])
 class PeerProcess:
     """`coterie peer run PEER.toml`, with its log beside that file."""
 
-    def __init__(self, name: str, file: Path, data: Path | None = None) -> None:
-        self.name, self.file, self.data = name, file.resolve(), data
+    def __init__(
+        self, name: str, file: Path, data: Path | None = None, prepare: Callable[[], None] | None = None
+    ) -> None:
+        """`prepare`: called in the new process before anything else; it must be fit for pickling."""
+        self.name, self.file, self.data, self.prepare = name, file.resolve(), data, prepare
         self.log = self.file.parent / "log.jsonl"
         self.state = self.file.parent / "state"
         self._process: multiprocessing.process.BaseProcess | None = None
@@ -42,7 +45,7 @@ class PeerProcess:
         with contextlib.suppress(FileNotFoundError):  # left by one that was killed
             (self.state / watch.ADDRESS).unlink()
         self.log.touch(0o600)
-        given = self.file, self.data and self.data.resolve(), self.log, Path.cwd()
+        given = self.file, self.data and self.data.resolve(), self.log, Path.cwd(), self.prepare
         self._process = _context.Process(target=_run, args=given, name=self.name)
         with _one_thread_each():
             self._process.start()
@@ -90,8 +93,10 @@ class PeerProcess:
             )
 
 
-def _run(file: Path, data: Path | None, log: Path, folder: Path) -> None:
+def _run(file: Path, data: Path | None, log: Path, folder: Path, prepare: Callable[[], None] | None) -> None:
     """In the new process."""
+    if prepare is not None:
+        prepare()
     from coterie.peer.service import run
 
     os.setsid()  # Ctrl-C is for the swarm, which tells its peers

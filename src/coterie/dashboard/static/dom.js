@@ -16,9 +16,20 @@ function make(element, attributes, children) {
 export const h = (tag, attributes, ...children) => make(document.createElement(tag), attributes, children);
 export const svg = (tag, attributes, ...children) => make(document.createElementNS(SVG, tag), attributes, children);
 
+// What had the focus has it again, even if it was made anew: a page that is drawn twice a second stays usable by keyboard.
 export function put(parent, ...children) {
+  const had = parent.contains(document.activeElement) && document.activeElement !== parent ? document.activeElement : null;
+  const path = had && steps(parent, had);
   parent.replaceChildren(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  const now = path?.reduce((at, k) => at?.children[k], parent);
+  if (now && now !== had && now.tagName === had.tagName && now.className === had.className) now.focus({ preventScroll: true });
   return parent;
+}
+
+function steps(parent, inner) {
+  const path = [];
+  for (let at = inner; at !== parent; at = at.parentElement) path.unshift([...at.parentElement.children].indexOf(at));
+  return path;
 }
 
 // Calls draw(width) now that the element is in the page, whenever its width changes, and when the theme does.

@@ -11,7 +11,7 @@ const STEP = 90;
 export async function graph(source, query, remember) {
   const node = h("div", { class: "view graph" });
   const state = { method: query.method, seed: query.seed, client: Number(query.client ?? 0), order: query.order, at: null, playing: null };
-  let network, frame, wanted = 0;
+  let network, frame, drawn, wanted = 0;
   const heat = heatMap(choose), links = linkMap(choose);
   const detail = h("div", {}), tools = h("div", { class: "tools" }), facts = h("p", { class: "facts", "aria-live": "off" });
   const slider = h("input", { type: "range", min: 0, "aria-label": "iteration", oninput: () => { stop(); move(Number(slider.value)); } });
@@ -37,8 +37,10 @@ export async function graph(source, query, remember) {
     if (!node.contains(heat.node)) build();
     put(tools, pick(), choice("ordered by", Object.keys(network.orders).map((k) => [k, ORDERS[k]]), state.order, (order) => { state.order = order; if (network.shared) move(); else show(); }));
     reading.hidden = network.complete >= 1;
-    reading.textContent = `Reading the exchanges: ${percent(network.complete, 0)} so far …`;
-    await move(state.at === null ? network.times.length - 1 : state.at);
+    reading.textContent = `Reading the exchanges: ${percent(network.complete, 0)} so far; until then, the latest ones are shown.`;
+    const now = [state.method, state.seed, network.exchanges, network.complete >= 1].join();
+    if (drawn !== now) await move(state.at === null ? network.times.length - 1 : Math.min(state.at, network.times.length - 1));
+    drawn = now;
     if (network.complete < 1) setTimeout(() => node.isConnected && load(), 0);
   }
 

@@ -17,10 +17,10 @@ export function heatMap(choose) {
     if (!pair) return hideTip();
     const [i, j] = pair;
     const code = frame.share === 1 ? codes[i * frame.side + j] : cell(event);
-    const text = i === j ? `client ${i} itself` : `client ${i} listens to client ${j}: `;
+    const text = i === j ? `${name(i)} itself` : `${name(i)} listens to ${name(j)}: `;
     const weight = code === NOT_MET ? "not met yet" : `${amount(code / 253 * frame.top)}${code === 253 ? " or more" : ""}`;
     showTip(event.clientX, event.clientY, h("span", {}, text, i !== j && h("b", {}, weight)),
-      frame.share > 1 ? `mean over ${frame.share} × ${frame.share} clients` : null);
+      frame.share > 1 ? `mean over ${frame.share} × ${frame.share} of them` : null);
   });
   canvas.addEventListener("pointerleave", hideTip);
   canvas.addEventListener("click", (event) => { const pair = at(event); if (pair) choose(pair[0]); });
@@ -33,6 +33,8 @@ export function heatMap(choose) {
   });
 
   return { node, show(now) { ({ network, frame, order, selected } = now); codes = decode(frame.cells); draw(); }, again };
+
+  function name(i) { return network.names?.[i] ?? `client ${i}`; }
 
   function at(event) {
     if (!frame) return null;
@@ -68,7 +70,7 @@ export function heatMap(choose) {
     pen.imageSmoothingEnabled = false;
     pen.drawImage(small, EDGE, EDGE, inner, inner);
     const step = inner / order.length;
-    groups(pen, step);
+    if (network.names) named(pen, step); else groups(pen, step);
     pen.strokeStyle = ink("hair");
     pen.strokeRect(EDGE + 0.5, EDGE + 0.5, inner - 1, inner - 1);
     const row = order.indexOf(selected);
@@ -77,8 +79,19 @@ export function heatMap(choose) {
       pen.lineWidth = 2;
       pen.strokeRect(EDGE, EDGE + row * step - 0.5, inner - 1, Math.max(step, 2) + 1);
     }
-    canvas.setAttribute("aria-label", `Who listens to whom at iteration ${frame.t}; arrow keys choose a client`);
+    canvas.setAttribute("aria-label", `Who listens to whom ${frame.when ?? `at iteration ${frame.t}`}; arrow keys choose a row`);
     legend();
+  }
+
+  // Each name where its row and its column meet.
+  function named(pen, step) {
+    pen.fillStyle = ink("text");
+    pen.font = `600 12px ${getComputedStyle(canvas).fontFamily}`;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    order.forEach((i, k) => {
+      if (pen.measureText(name(i)).width < step - 6) pen.fillText(name(i), EDGE + (k + 0.5) * step, EDGE + (k + 0.5) * step);
+    });
   }
 
   function groups(pen, step) {

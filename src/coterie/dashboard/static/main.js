@@ -67,7 +67,7 @@ function open(place, id, name, view, query) {
   if (place !== "run") return runs(server, link);
   const source = server.run(name);
   const remember = (now) => history.replaceState(null, "", link.run(name, view, now));
-  if (view === "swarm") return swarm(source);
+  if (view === "swarm") return swarm(source, query, remember, (run) => link.run(run));
   if (view === "graph") return graph(source, query, remember);
   if (view === "clients") return clients(source, query, remember, (q) => link.run(name, "graph", q));
   return overview(source);
@@ -106,9 +106,9 @@ function lost(down) {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA|BUTTON)$/.test(event.target.tagName) && event.key === " ") return;
-  const { place, id } = where();
+  const { place, id, view } = where();
   const views = Object.keys(VIEWS);
-  if (place === "run" && /^[1-3]$/.test(event.key) && event.target.tagName !== "INPUT") location.hash = link.run(decodeURIComponent(id), views[event.key - 1]);
+  if (place === "run" && !(view in SWARM) && /^[1-3]$/.test(event.key) && event.target.tagName !== "INPUT") location.hash = link.run(decodeURIComponent(id), views[event.key - 1]);
   else if (current?.keys?.[event.key]) { event.preventDefault(); current.keys[event.key](); }
 });
 addEventListener("hashchange", show);

@@ -24,7 +24,7 @@ export async function overview(source) {
     put(node, head(run), curves.complete < 1 && h("p", { class: "reading" }, `Reading the evaluations: ${percent(curves.complete, 0)} so far …`),
       results(run, sorting), charts(run, curves), settings(run));
     for (const id of open) node.querySelector(`#${id}`)?.setAttribute("open", "");
-    if (curves.complete < 1) setTimeout(() => node.isConnected && load(), 0);
+    if (curves.complete < 1 || run.complete < 1) setTimeout(() => node.isConnected && load(), 0);
   }
 }
 
@@ -33,6 +33,7 @@ export function pill(run) {
 }
 
 export function progress(run) {
+  if (run.iterations === null) return h("span", {}, `${count(run.t)} iterations, without end`);
   const share = run.iterations ? run.t / run.iterations : 0;
   return h("span", { class: "progress" },
     h("progress", { max: 1, value: share, "aria-label": "progress" }),

@@ -32,7 +32,7 @@ export async function runs(server, link) {
         h("input", { type: "checkbox", checked: ticked.has(run.id), disabled: Boolean(run.error) || run.kind === "swarm", "aria-label": `compare ${run.id}`,
           onchange: (event) => { ticked[event.target.checked ? "add" : "delete"](run.id); update(); } }),
         h("div", { class: "run-name" }, h("a", { href: link.run(run.id, run.kind === "swarm" ? "swarm" : "overview") }, run.id),
-          h("small", {}, run.error ? "" : `${plural(run.clients, "client")} · ${plural(run.seeds, "seed")} · ${day(run.date)}`)),
+          h("small", {}, run.error ? "" : run.kind === "swarm" ? `${plural(run.clients, "peer")}, live` : `${plural(run.clients, "client")} · ${plural(run.seeds, "seed")} · ${day(run.date)}`)),
         run.error ? h("p", { class: "run-error" }, pill(run), ` ${run.error}`) : [
           h("div", { class: "run-state" }, pill(run), run.state === "done" ? h("span", {}, `${count(run.iterations)} iterations`) : progress(run)),
           scores(run.methods)]))));

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from coterie.core.types import Tensors
 from coterie.engine.network.layer import Forward, Gradient
@@ -51,33 +51,42 @@ class Flatten:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """The largest of each `size` x `size` pixels; the first of them where several are."""
+    """The largest of each `size` x `size` pixels; the first of them where several are.
+
+    On a GPU written out, so that it becomes one kernel with its neighbours once compiled.
+    """
 
     size: int
 
     def forward(self, state: Tensors, x: Tensor) -> Forward:
-        tiles = self._tiles(x)
-        k = self.size
+        if x.device.type == "cpu":
+            y, which = nn.functional.max_pool2d(_images(x), self.size, return_indices=True)
+            return Forward(_stacked(y, len(x)), (which, x), {})
+        tiles, k = self._tiles(x), self.size
         largest = tiles[:, :, :, 0, :, 0]
         which = torch.zeros_like(largest, dtype=torch.uint8)
         for place in range(1, k * k):
             other = tiles[:, :, :, place // k, :, place % k]
             which = which.masked_fill(other > largest, place)
             largest = torch.maximum(largest, other)
-        return Forward(largest, (which, x.shape), {})
+        return Forward(largest, (which, x), {})
 
     def evaluate(self, state: Tensors, x: Tensor) -> Tensor:
-        return self._tiles(x).amax(dim=(3, 5))
+        return _stacked(nn.functional.max_pool2d(_images(x), self.size), len(x))
 
     def backward(
-        self, state: Tensors, saved: tuple[Tensor, torch.Size], dy: Tensor, inner: bool
+        self, state: Tensors, saved: tuple[Tensor, Tensor], dy: Tensor, inner: bool
     ) -> tuple[Tensor | None, dict[str, Gradient]]:
-        (which, (_, _, height, width, _)), k = saved, self.size
+        (which, x), k = saved, self.size
+        if x.device.type == "cpu":
+            window = ([k, k], [k, k], [0, 0], [1, 1], False)
+            dx = torch.ops.aten.max_pool2d_with_indices_backward(_images(dy), _images(x), *window, which)
+            return _stacked(dx, len(x)), {}
         places = torch.arange(k * k, dtype=torch.uint8, device=dy.device).view(k, 1, k, 1)
         tiles = torch.where(which[:, :, :, None, :, None] == places, dy[:, :, :, None, :, None], 0.0)
         dx = tiles.flatten(4, 5).flatten(2, 3)
-        rest = (0, 0, 0, width % k, 0, height % k)
-        return torch.nn.functional.pad(dx, rest) if any(rest) else dx, {}
+        rest = (0, 0, 0, x.shape[3] % k, 0, x.shape[2] % k)
+        return nn.functional.pad(dx, rest) if any(rest) else dx, {}
 
     def _tiles(self, x: Tensor) -> Tensor:
         """`[n, B, H/k, k, W/k, k, C]`; a rest at the border is left out."""
@@ -85,3 +94,14 @@ class MaxPool:
         k = self.size
         whole = x[:, :, : height // k * k, : width // k * k]
         return whole.reshape(n, b, height // k, k, width // k, k, c)
+
+
+def _images(x: Tensor) -> Tensor:
+    """All clients' images in one batch, `[n x B, C, H, W]`, with channels last in memory."""
+    return x.flatten(0, 1).permute(0, 3, 1, 2)
+
+
+def _stacked(images: Tensor, n: int) -> Tensor:
+    """The other way round."""
+    last = images.permute(0, 2, 3, 1)
+    return last.reshape(n, -1, *last.shape[1:])

@@ -1,0 +1,186 @@
+"""Peers under the nemesis for an hour: nothing corrupt or stale is taken, memory and descriptors stay flat.
+
+`python -m benchmarks.soak --minutes 60 --peers 10 --seed 0 --out runs/soak` (`make soak`), as root, which
+network namespaces need. Writes report.md and report.json; exit code 1 if something was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.threats.checker import Breach, check, disagreements
+from tests.threats.nemesis import Nemesis
+from tests.threats.wire import Wire
+from tests.threats.world import World
+
+from coterie.replay import replay
+
+HEAL = 10.0
+"""Seconds within which views must agree again."""
+LONGEST = 30.0
+"""Seconds of one harm."""
+CALM = 15.0
+"""Seconds between two harms."""
+FLAT_FILES, FLAT_MEMORY = 8, 24_000
+"""What a peer may hold more in the last third than in the second: descriptors, kilobytes."""
+
+
+class Sample(NamedTuple):
+    """What one process held at one moment of its life."""
+
+    peer: str
+    pid: int
+    seconds: float
+    files: int
+    kilobytes: int
+
+
+class Soak:
+    """One run of it."""
+
+    def __init__(self, out: Path, peers: int, seed: int) -> None:
+        self.world = World(out / "peers", peers, Wire(peers, seed), save=5.0, rate=20)
+        self.samples: list[Sample] = []
+        self.heals: list[tuple[str, float | None]] = []
+        self.began = self._sampled = time.monotonic()
+        self.nemesis = Nemesis(self.world, seed, LONGEST, self._sample)
+
+    def run(self, minutes: float) -> None:
+        """Harm after harm, each mended and healed."""
+        self.world.start()
+        self.world.agree(seconds=60)
+        until = time.monotonic() + 60 * minutes
+        while time.monotonic() < until:
+            harm = self.nemesis.strike()
+            self.world.until(lambda: all(self.world.t(name) >= 0 for name in self.world.names), 60)
+            try:
+                took: float | None = round(self.world.agree(seconds=HEAL), 1)
+            except AssertionError:
+                took = None
+            self.heals.append((harm.what, took))
+            passed = (time.monotonic() - self.began) / 60
+            print(f"{passed:6.1f} min  {harm.what:15s} {harm.seconds:5.1f} s  healed in {took} s", flush=True)
+            calm = time.monotonic() + min(CALM, max(0.0, until - time.monotonic()))
+            while time.monotonic() < calm:
+                self._sample()
+                time.sleep(0.5)
+
+    def report(self, again: bool) -> dict[str, Any]:
+        """The verdict, after everybody has left."""
+        views = {name: self.world.alive(name) for name in self.world.names}
+        status = [self.world.status(name) or {} for name in self.world.names]
+        refusals = sum((Counter(one.get("refusals", {})) for one in status), Counter[str]())
+        self.world.leave()
+        histories = {name: self.world.rows(name) for name in self.world.names}
+        breaches = check(histories, self.world.names) + disagreements(views)
+        breaches += [b for name in self.world.names for b in self._growth(name)]
+        rows = [row for history in histories.values() for row in history]
+        taken = sum(len(row["heard"]) if row["kind"] == "wake" else row["kind"] == "adopt" for row in rows)
+        errors = [
+            line for name in self.world.names for line in self.world.said(name) if line["level"] == "error"
+        ]
+        unhealed = [what for what, took in self.heals if took is None]
+        heals = [took for _, took in self.heals if took is not None]
+        differ = [one.peer for one in replay(self.world.states()) if not one.agrees] if again else None
+        return {
+            "minutes": round((time.monotonic() - self.began) / 60, 1),
+            "peers": len(self.world.names),
+            "harms": dict(Counter(harm.what for harm in self.nemesis.log)),
+            "longest heal (s)": max(heals, default=None),
+            "not healed in time": unhealed,
+            "models taken": taken,
+            "refusals of the last lives": dict(refusals),
+            "breaches": [breach._asdict() for breach in breaches],
+            "errors in logs": [line.get("why", line["what"]) for line in errors],
+            "replay differs": differ,
+            "sound": not (breaches or unhealed or errors or differ),
+        }
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        if now - self._sampled < 2.0:
+            return
+        self._sampled = now
+        for name in self.world.running():
+            try:
+                files, memory = self.world.held(name)
+            except (OSError, StopIteration):  # it is gone by now
+                continue
+            pid = self.world.processes[name].pid or 0
+            self.samples.append(Sample(name, pid, round(now - self.began, 1), files, memory))
+
+    def _growth(self, name: str) -> list[Breach]:
+        """The longest life of each peer: its last third against its second."""
+        lives: dict[int, list[Sample]] = {}
+        for sample in self.samples:
+            if sample.peer == name:
+                lives.setdefault(sample.pid, []).append(sample)
+        life = max(lives.values(), key=len, default=[])
+        if len(life) < 60:
+            return []
+        third = len(life) // 3
+        middle, last = life[third : 2 * third], life[2 * third :]
+        found = []
+        for what, allowed in (("files", FLAT_FILES), ("kilobytes", FLAT_MEMORY)):
+            before, after = (statistics.median(getattr(s, what) for s in part) for part in (middle, last))
+            if after > before + allowed:
+                found.append(Breach("flat", name, 0, f"{what} grew from {before} to {after}"))
+        return found
+
+
+def _markdown(report: dict[str, Any], samples: list[Sample]) -> str:
+    rows = [f"| {key} | {value} |" for key, value in report.items() if key != "breaches"]
+    lines = ["# Soak", "", "| | |", "| --- | --- |", *rows, "", *map(str, report["breaches"]), ""]
+    lines += [
+        "| minute | descriptors, median, most | memory in MB, median, most |",
+        "| --- | --- | --- |",
+    ]
+    step = max(60.0, samples[-1].seconds / 12) if samples else 60.0
+    at = 0.0
+    while samples and at < samples[-1].seconds:
+        part = [s for s in samples if at <= s.seconds < at + step]
+        if part:
+            files, memory = [s.files for s in part], [s.kilobytes / 1000 for s in part]
+            lines.append(
+                f"| {at / 60:.0f} | {statistics.median(files):.0f}, {max(files)} "
+                f"| {statistics.median(memory):.0f}, {max(memory):.0f} |"
+            )
+        at += step
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Peers under the nemesis.")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--peers", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("runs/soak"))
+    parser.add_argument("--no-replay", action="store_true", help="do not compute the models again")
+    options = parser.parse_args()
+    if options.out.exists():
+        print(f"error: {options.out} exists; name another folder with --out", file=sys.stderr)
+        return 2
+    soak = Soak(options.out, options.peers, options.seed)
+    try:
+        soak.run(options.minutes)
+        report = soak.report(again=not options.no_replay)
+    finally:
+        soak.world.close()
+    text = _markdown(report, soak.samples)
+    (options.out / "report.md").write_text(text)
+    (options.out / "report.json").write_text(
+        json.dumps({**report, "samples": [s._asdict() for s in soak.samples]}) + "\n"
+    )
+    print(text)
+    return 0 if report["sound"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The live page in a real browser, over real peers that are stopped and killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from coterie.dashboard.swarm_shelf import SwarmShelf
+from coterie.dashboard.swarm_source import SwarmSource
+from coterie.peer import journal, watch
+from tests.dashboard.conftest import Open, serving
+from tests.dashboard.impostor import EVIL, impostor, page, said
+from tests.swarm.hatched import hatched
+
+
+def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
+    states = [tmp_path / f"p{i}" / "state" for i in range(4)]
+    quiet = ("Failed to load",)  # the browser's word on each answer that is a sentence
+    with (
+        closing(SwarmShelf(states, tmp_path)) as shelf,
+        serving(shelf) as served,
+    ):
+        live = window(served.address + shelf.page, complaints=quiet)
+        live.wait_for_selector(
+            "main .problem:has-text('none of the 4 peers answers: it has not been started')"
+        )
+        with hatched(tmp_path, "KD-PDFL", rate=10) as peers:
+            live.wait_for_selector(".headline .pill:text-is('4 alive')")
+            row = live.locator(".swarm tbody tr:has(button:text-is('p2'))")
+            told = peers[2].status()
+            assert told is not None
+            assert told["address"] in row.inner_text()
+
+            live.wait_for_selector(".swarm-event:not(:has-text('before')):has-text('listened to')")
+            shown = live.locator(".swarm-event:has-text('listened to')").first.inner_text().splitlines()
+            who, whom, t = shown[1], re.findall(r"(p\d) \((\S+)\)", shown[-1]), shown[-1].split()[-1]
+            (wake,) = [
+                row
+                for row in journal.read(tmp_path / who / "state" / "journal.jsonl")
+                if row["kind"] == "wake" and str(row["t"]) == t
+            ]
+            assert [peer for peer, _ in whom] == [peer for peer, *_ in wake["heard"]]
+            assert [float(w) for _, w in whom] == pytest.approx(wake["info"]["weight"], rel=0.006)
+
+            live.get_by_role("button", name="p1").first.click()
+            live.wait_for_function("() => document.querySelector('.swarm select').value === 'p1'")
+            live.locator(".swarm canvas").wait_for()
+            live.get_by_role("button", name="accuracy").focus()
+            seen = live.locator(".swarm-event").first.inner_text()
+            live.wait_for_function("t => document.querySelector('.swarm-event').innerText !== t", arg=seen)
+            assert live.evaluate("document.activeElement.innerText") == "accuracy", (
+                "the keyboard keeps its place"
+            )
+
+            address = watch.status_address(str(states[0]))
+            with closing(SwarmShelf([address], tmp_path)) as one, serving(one) as other:
+                through = window(other.address + one.page)
+                through.wait_for_selector(".headline :text('seen through 1 peer')")
+                through.wait_for_selector(".swarm-event:has-text('p0')")
+
+                peers[3].signal(signal.SIGSTOP)
+                live.wait_for_selector(".problem:has-text('p3: no answer for')")
+                peers[3].signal(signal.SIGKILL)
+                live.wait_for_selector(".problem:has-text('1 peer of 4 without an answer')")
+                live.wait_for_selector(".headline .pill:text-is('1 suspect')")
+                through.wait_for_selector("tr:has(button:text-is('p3')) .pill.suspect")
+                through.close()
+
+            peers[2].signal(signal.SIGTERM)
+            live.wait_for_selector("tr:has(button:text-is('p2')) .pill.left")
+            live.wait_for_selector(".swarm-event:has-text('said goodbye')")
+            for peer in peers[:2]:
+                peer.signal(signal.SIGTERM)
+            live.wait_for_selector(".problem:has-text('No peer answers')")
+            assert "p3" in live.locator(".problem").inner_text()
+            assert live.locator(".swarm tbody tr:has(button)").count() == 4, "what was known stays"
+            assert live.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        live.close()
+
+
+def test_names_and_texts_of_peers_are_never_markup(window: Open, tmp_path: Path) -> None:
+    row = {"kind": "refused", "peer": EVIL, "reason": EVIL, "text": f"said {EVIL}", "times": 1}
+    (tmp_path / "journal.jsonl").write_text(json.dumps(row) + "\n")
+    with impostor(lambda n: page(said(n))) as address:
+        (tmp_path / "status.address").write_text(address)
+        for where in (tmp_path, address):
+            with closing(SwarmShelf([where], tmp_path / "runs")) as shelf, serving(shelf) as served:
+                live = window(served.address)
+                live.get_by_role("link", name="live swarm").click()
+                live.wait_for_selector(f".problem:has-text('A peer reports a fault'):has-text('{EVIL}')")
+                live.wait_for_selector(f".swarm-event:has-text('{EVIL}')")
+                assert f"{EVIL} 50.0 % personal accuracy" in live.locator(".headline").inner_text()
+                shown = live.locator(".swarm").inner_text()
+                assert shown.count(EVIL) > 5
+                assert (f"said {EVIL}" in shown) == (where is tmp_path)
+                assert live.locator("img[src=x]").count() == 0
+                live.close()
+
+
+def test_views_are_as_many_as_the_page_asks_for() -> None:
+    with impostor(lambda n: page(said(n))) as address, closing(SwarmSource([address])) as source:
+        views = ("status", "members", "weights", "exchanges", "refusals", "peer")
+        found = {view: source.answer(view, {}) for view in views}
+        assert found["status"]["state"] == "running"
+        assert found["weights"]["names"] == [EVIL, "p1"]
+        assert found["refusals"][0]["count"] == 3
