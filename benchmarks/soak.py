@@ -46,7 +46,7 @@ class Soak:
     """One run of it."""
 
     def __init__(self, out: Path, peers: int, seed: int) -> None:
-        self.world = World(out / "peers", peers, Wire(peers, seed), save=5.0, rate=20)
+        self.world = World(out / "peers", peers, Wire(peers, seed), save=5.0, rate=5, exchange={"every": 5})
         self.samples: list[Sample] = []
         self.heals: list[tuple[str, float | None]] = []
         self.began = self._sampled = time.monotonic()

@@ -318,6 +318,42 @@ def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation
     asyncio.run(main())
 
 
+def test_the_same_refusal_is_logged_less_and_less_often(
+    wards: Federation, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        tally = Tally()
+        async with (
+            serving(wards.identity("p0"), count=tally) as (_, address, _),
+            calling(wards.identity("p1"), run="another") as transport,
+        ):
+            for _ in range(9):
+                with pytest.raises(Refused, match="another run"):
+                    await transport.gossip("p0", address, b"news")
+        assert tally.outcomes == {("hello", "run"): 9}
+
+    with caplog.at_level("WARNING", logger="coterie"):
+        asyncio.run(main())
+    times = [record.__dict__["times"] for record in caplog.records if "another run" in record.getMessage()]
+    assert times == [1, 2, 4, 8]
+
+
+def test_a_channel_that_is_closed_under_a_call_is_a_typed_error(wards: Federation) -> None:
+    """As when another call to the same peer has timed out meanwhile."""
+
+    async def main() -> None:
+        async with (
+            serving(wards.identity("p0")) as (_, address, _),
+            calling(wards.identity("p1")) as transport,
+        ):
+            await transport.gossip("p0", address, b"news")
+            await transport._lines["p0"].channel.close()
+            with pytest.raises(Unreachable, match="was closed meanwhile"):
+                await transport.gossip("p0", address, b"news")
+
+    asyncio.run(main())
+
+
 def test_a_peer_that_has_moved_is_found_at_its_new_address(wards: Federation) -> None:
     async def main() -> None:
         identity = wards.identity("p0")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.peer.authority import Authority
+from coterie.peer.certificates import Leaf
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.identity import Identity
 from coterie.peer.ids import Contact
@@ -252,6 +253,23 @@ def test_two_processes_of_one_id_are_detected_and_named(town: Town) -> None:
     assert sum(m.refused[Reason.DUPLICATE_ID] for m in town.members.values()) > 0
 
 
+@pytest.mark.parametrize(("politely", "seconds"), [(True, 15), (False, 90)])
+@pytest.mark.parametrize("nonce", [b"a-------", b"z-------"])
+def test_when_one_of_two_processes_of_an_id_has_ended_the_other_is_a_member(
+    town: Town, nonce: bytes, politely: bool, seconds: float
+) -> None:
+    """Whichever was told of: it must not be dead to the others for good."""
+    identity = town.members[place("p7")]._identity
+    double = town.start(identity, "p7.elsewhere:7000", [place("p0")], nonce=nonce)
+    town.run(30)
+    assert says(town, "duplicate")
+    if politely:
+        for contact in double.leave(town.now):
+            town.dial("p7.elsewhere:7000", contact)
+    del town.members["p7.elsewhere:7000"]
+    assert town.run(seconds, town.agree)
+
+
 # Revocation.
 
 
@@ -336,13 +354,29 @@ def test_who_has_a_certificate_of_another_ca_or_one_that_ended_stays_out(
     p0: Membership, peers: dict[str, Identity], tmp_path: Path
 ) -> None:
     _, others = wards(tmp_path, ["p8"])
-    p0.receive("p2", packet(record(others["p8"]), record(peers["p3"])), 2.0)
-    assert [m.id for m in p0.members()] == ["p1", "p3"], "the rest of the packet is taken"
+    with pytest.raises(Refused, match="not of the CA of 'wards'"):
+        p0.receive("p2", packet(record(others["p8"]), record(peers["p3"])), 2.0)
+    assert [m.id for m in p0.members()] == ["p1"], "nobody honest tells of strangers"
     assert p0.refused == {Reason.CERTIFICATE: 1}
     late = Town().start(peers["p0"], wall=lambda: WALL + 91 * 86400)
     late.receive("p2", packet(record(peers["p3"])), 2.0)
     assert late.members() == []
     assert late.refused == {Reason.CERTIFICATE: 1}
+
+
+def test_a_packet_full_of_one_member_costs_one_look(p0: Membership, peers: dict[str, Identity]) -> None:
+    looks = 0
+    true_leaf = p0.trust.leaf
+
+    def leaf(der: bytes, wall: float) -> Leaf:
+        nonlocal looks
+        looks += 1
+        return true_leaf(der, wall)
+
+    p0.trust.leaf = leaf  # type: ignore[method-assign]
+    p0.receive("p2", packet(*(record(peers["p3"], version=v) for v in (3, 9, 5, 9, 1))), 2.0)
+    assert looks == 1
+    assert [(m.id, m.version) for m in p0.members()] == [("p1", 5), ("p3", 9)]
 
 
 def test_a_member_goes_when_its_certificate_ends(peers: dict[str, Identity]) -> None:

@@ -19,6 +19,7 @@ from coterie.peer.memory import Network
 from coterie.peer.node import Node
 from coterie.peer.roster import Fixed
 from coterie.peer.transport import Letter, Version
+from coterie.replay import replay
 from tests.peer.disk import full_after
 from tests.peer.free import Peer, alone, settings, until
 from tests.trees import same
@@ -166,6 +167,42 @@ def test_a_peer_that_lost_its_state_has_a_higher_incarnation(tmp_path: Path) -> 
     again = Peer(Network(), settings(0, tmp_path / "one"), wall=3.0)  # a clock that went wrong
     assert again.node.incarnation == 1001
     again.close()
+
+
+def test_a_peer_that_is_outbid_goes_on_with_its_model_in_a_higher_incarnation(tmp_path: Path) -> None:
+    """As when it lost its state and its clock went back: the others know of a later life."""
+
+    async def main() -> Node:
+        async with alone(tmp_path, train={"iterations": 100_000}) as node:
+            await node.worker.at(10)
+            before = node.worker.now.version
+            node.outbid(before.incarnation + 70)
+            node.outbid(before.incarnation + 3)  # late news
+            await node.worker.at(30)
+            letter = await node.offer("p1")
+            assert letter.version.incarnation == node.incarnation == before.incarnation + 70
+            assert letter.version.event >= 30
+            return node
+
+    node = asyncio.run(main())
+    assert [row["incarnation"] for row in rows(node, "start")] == [1, 71]
+    (resumed,) = rows(node, "resumed")
+    assert resumed["version"][0] == 1
+    (again,) = replay([tmp_path])
+    assert again.agrees
+    assert again.version is not None
+    assert again.version.incarnation == 71
+
+
+def test_another_process_of_the_same_id_is_a_fault_but_no_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, train={"iterations": 100_000}, save=0.02) as node:
+            node.duplicate("another process runs as p0 at 10.0.0.9:7440; stop one of them")
+            await node.worker.at(node.worker.now.t + 20)  # saved meanwhile, which ends other faults
+            assert "stop one of them" in node.status()["fault"]
+            assert [row["text"] for row in rows(node, "duplicate")] == [node.status()["fault"]]
+
+    asyncio.run(main())
 
 
 def test_a_peer_that_diverges_says_so_and_keeps_what_it_saved(tmp_path: Path) -> None:

@@ -198,6 +198,13 @@ def test_a_schema_in_full_names_the_tensor() -> None:
     wire.same_schema(SCHEMA, SCHEMA.encode(), "p1", "p0")
 
 
+def test_a_schema_of_far_more_tensors_is_not_read() -> None:
+    many = Schema.of({f"layer{i}": torch.ones(1) for i in range(1000)}).encode()
+    with pytest.raises(Refused, match=r"the schema of p0 has \d+ characters, and p1 reads 16384") as caught:
+        wire.same_schema(SCHEMA, many, "p1", "p0")
+    assert caught.value.reason is Reason.SCHEMA
+
+
 def take(data: bytes) -> Letter | None:
     """What a server and a client do with bytes: parse, hold against the terms, take the body."""
     letter, refusals = None, []

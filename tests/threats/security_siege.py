@@ -65,7 +65,7 @@ class Siege:
         """They leave as if nothing had happened."""
         self.world.leave()
         for name in self.world.names:
-            assert self.world.said(name)[-1]["what"] == "left"
+            assert self.world.said(name, "left")
             assert not [line for line in self.world.said(name) if "trace" in line]
             assert not self.world.said(name, "fault")
 

@@ -424,14 +424,18 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True, timeout=10)
 
 
+def fill(filler: Path) -> None:
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
 def test_a_full_disk(tmp_path: Path) -> None:
     with opened(tmp_path, 2) as world, small_disk(tmp_path / "p1" / "state") as disk:
         world.start()
         world.agree(seconds=20)
         world.until(lambda: (disk / "model.safetensors").exists())
-        with open(disk / "filler", "wb", buffering=0) as filler, contextlib.suppress(OSError):
-            while True:
-                filler.write(bytes(4096))
+        fill(disk / "filler")
         world.until(lambda: "make room on the disk" in str((world.status("p1") or {})["fault"]))
         world.learned_on()
         before = world.t("p1")
@@ -442,6 +446,11 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert world.complained("p1", "No space left on device")
         assert world.rows("p1", "saved")[-1]["t"] > before
         sound(world)
+        fill(disk / "filler")
+        world.start("p1")  # there is no room from the start
+        assert world.processes["p1"].wait(20) == 2
+        assert "Traceback" not in world.processes["p1"].log.read_text()
+        assert "cannot write the journal" in world.processes["p1"].log.read_text().splitlines()[-1]
 
 
 def test_no_more_files_can_be_opened(tmp_path: Path) -> None:
@@ -511,7 +520,7 @@ def test_many_join_at_once(tmp_path: Path) -> None:
 
 
 def test_sigterm(tmp_path: Path) -> None:
-    """It finishes the step, saves, says goodbye, ends with 0: while it learns or waits, and if asked twice."""
+    """It finishes the step, saves, says goodbye, ends with 0: while it learns or waits, and asked thrice."""
     with opened(tmp_path, 4, own={3: {"quorum": 9}}) as world:
         world.start()
         world.agree(seconds=20)
@@ -523,7 +532,7 @@ def test_sigterm(tmp_path: Path) -> None:
             assert world.processes[name].wait(10) == 0
             assert world.rows(name)[-1]["kind"] == "left"
             world.until(lambda name=name: name in world.members("p0", "left"), 5)  # type: ignore[misc]
-            assert world.said(name)[-1]["what"] == "left"
+            assert world.said(name, "left")
         for name in ("p1", "p2"):
             left, saved = world.rows(name, "left")[-1], world.rows(name, "saved")[-1]
             assert (saved["version"][1], saved["t"]) == (left["event"], left["t"])

@@ -30,13 +30,13 @@ PORT = 7440
 DAY = 86400.0
 CALM: dict[str, Any] = {
     "quorum": 0,
-    "rate": 40,
+    "rate": 20,
     "save": 0.5,
     "train": {"iterations": ENDLESS, "personalize": 0, "batch": 4},
     "exchange": {"every": 8},
     "evaluate": {"every": 200, "uniform": 9},
 }
-"""It learns until it is stopped, at an easy pace, and wakes five times a second."""
+"""It learns until it is stopped, at an easy pace, and wakes a few times a second."""
 
 
 def _both(first: Prepare, second: Prepare | None) -> None:

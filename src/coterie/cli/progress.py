@@ -32,9 +32,11 @@ def progress(console: Console, experiment: Experiment) -> Iterator[recorder.Prog
     methods, seeds = len(experiment.methods), len(experiment.seeds)
     settings = worlds // (methods * seeds)
     counts = {"method": methods, "seed": seeds} | ({"setting": settings} if settings > 1 else {})
+    numbers = sorted({w.experiment.data.clients for w in experiment.worlds()})
+    clients = " or ".join(", ".join(map(str, numbers)).rsplit(", ", 1))
     many = " x ".join(f"{n} {what}{'s'[: n != 1]}" for what, n in counts.items())
     console.print(
-        f"[bold]{experiment.name}[/bold]: {experiment.data.clients} clients, {many}, "
+        f"[bold]{experiment.name}[/bold]: {clients} clients, {many}, "
         f"{experiment.train.iterations} iterations on {experiment.device}",
         highlight=False,
     )
@@ -115,7 +117,8 @@ class _Lines:
         self.steps += client_steps
         if done * 10 // total > self.tenth:
             self.tenth = done * 10 // total
-            self._say(f"{done}/{total}  {_rate(self.steps, now - self.began)}  {self.scores}")
+            rate = _rate(self.steps, now - self.began) if now > self.began else ""
+            self._say(f"{done}/{total}  {rate}  {self.scores}")
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
         self.scores = _scores(accuracy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,9 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    target: Annotated[str, typer.Argument(metavar="table1 | fig3 | fig4 | fig5 | regimes", help="What to reproduce.")],
+    target: Annotated[
+        str, typer.Argument(metavar="table1 | fig3 | fig4 | fig5 | regimes", help="What to reproduce.")
+    ],
     dataset: Annotated[
         str | None, typer.Option(metavar="iot | emnist", help="One data set; by default all that are there.")
     ] = None,
@@ -50,6 +51,7 @@ def reproduce(
     from rich.console import Console
 
     from coterie.cli.progress import progress
+    from coterie.cli.stopped import leave
     from coterie.reproduce.reproduction import reproduce as carry_out
     from coterie.reproduce.sheets import terminal
     from coterie.runs.files import encode
@@ -70,15 +72,7 @@ def reproduce(
             view=lambda experiment: progress(console, experiment),
         )
     except Stopped as stopped:
-        again = [word for word in sys.argv[1:] if word != "--resume"]
-        console.print(
-            f"{stopped}.\nContinue with: {shlex.join(['coterie', *again, '--resume'])}",
-            style="yellow",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(130) from None
+        leave(console, stopped, [*(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
     if as_json:
         typer.echo(encode(report.values, indent=2), nl=False)
         return

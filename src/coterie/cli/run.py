@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -51,6 +50,7 @@ def run(
     from rich.console import Console
 
     from coterie.cli.progress import progress
+    from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
     from coterie.experiment import Experiment
     from coterie.runs import Run
@@ -80,14 +80,7 @@ def run(
                 checkpoint_every=checkpoint,
             )
     except Stopped as stopped:
-        console.print(
-            f"{stopped}.\nContinue with: coterie run --resume --out {shlex.quote(str(stopped.path))}",
-            style="yellow",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(130) from None
+        leave(console, stopped, ["run", "--resume", "--out", str(stopped.path)])
     console.print(table(result.summary()))
     typer.echo(f"results   {result.path}")
     for picture in sorted((result.path / "plots").glob("*.png")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -69,6 +68,7 @@ def sweep(
     """
     from rich.console import Console
 
+    from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
     from coterie.runs.files import encode
     from coterie.runs.text import table
@@ -103,16 +103,8 @@ def sweep(
                 checkpoint_every=checkpoint,
             )
     except SweepStopped as stopped:
-        again = f"coterie sweep --resume --out {shlex.quote(str(stopped.path))}"
-        again += f" --ray {shlex.quote(ray)}" if ray else ""
-        console.print(
-            f"{stopped}.\nContinue with: {again}",
-            style="yellow",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(130) from None
+        where = ["--ray", ray] if ray else []
+        leave(console, stopped, ["sweep", "--resume", "--out", str(stopped.path), *where])
     summary = found.summary()
     if as_json:
         typer.echo(encode(summary, indent=2), nl=False)

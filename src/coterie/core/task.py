@@ -133,6 +133,8 @@ class Task:
                 raise ConfigError("share = 'base' leaves nothing to send: the model is all head; use 'all'")
             return base
         patterns = [what] if isinstance(what, str) else what
+        if not patterns:
+            raise ConfigError("share is empty: name 'all', 'base' or patterns of what to send")
         for p in patterns:
             if not any(fnmatchcase(k, p) for k in tensors):
                 raise ConfigError(f"share pattern {p!r} matches no tensor; there are: {', '.join(tensors)}")

@@ -34,6 +34,8 @@ Count: TypeAlias = Callable[[str, str], None]
 
 _WRONG_NAME = ("hostname verification", "peer name")
 _HANDSHAKE = ("handshake", "certificate", "ssl")
+_GONE = ("endpoint closing", "connection reset", "socket closed")
+"""In the middle of a handshake: it ended, or could not take us; that is no word about certificates."""
 
 
 def options(limits: Limits, opening: int) -> list[tuple[str, int]]:
@@ -73,12 +75,16 @@ def failure(error: Any, peer: str, address: str) -> PeerError:
     match code:
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return TimedOut(f"{where} did not answer in time")
-        case grpc.StatusCode.UNAVAILABLE if any(word in details.lower() for word in _WRONG_NAME):
+        case grpc.StatusCode.UNAVAILABLE if _says(details, _WRONG_NAME):
             return Refused(Reason.IDENTITY, f"another peer answers for {where}; no model was moved")
-        case grpc.StatusCode.UNAVAILABLE if any(word in details.lower() for word in _HANDSHAKE):
+        case grpc.StatusCode.UNAVAILABLE if _says(details, _HANDSHAKE) and not _says(details, _GONE):
             return Refused(Reason.CERTIFICATE, f"{where} shows no good certificate: {shown(details)}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return Refused(Reason.SIZE, f"{where} sent or was sent more than is allowed: {shown(details)}")
         case grpc.StatusCode.UNIMPLEMENTED:
             return Refused(Reason.PROTOCOL, f"{where} does not speak this protocol: {shown(details)}")
     return Unreachable(f"{where} does not answer: {code.name} {shown(details)}")
+
+
+def _says(details: str, words: tuple[str, ...]) -> bool:
+    return any(word in details.lower() for word in words)

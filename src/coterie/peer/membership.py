@@ -220,8 +220,9 @@ class Membership:
     def receive(self, sender: str, data: bytes, now: float) -> None:
         """Take what a peer sent, as far as it is news; raises Refused.
 
-        Honest peers verify before they tell, so a packet with a forged signature is refused as a whole. What
-        may differ between honest peers (the clock, the deny list, the room in the table) costs one record.
+        Honest peers verify before they tell, so a packet with a forged signature or a certificate of another
+        CA is refused as a whole, at the first of them: a flood of them costs little. What may differ between
+        honest peers (the clock, the deny list, the room in the table) costs one record.
         """
         try:
             packet = Packet.decode(data)
@@ -268,10 +269,15 @@ class Membership:
         self._own = own.sign(self._identity.sign, self._identity.federation)
 
     def _verified(self, sender: str, records: Iterable[Record]) -> Iterable[tuple[Record, Leaf]]:
-        for record in records:
+        newest: dict[str, Record] = {}
+        for record in records:  # honest peers tell of each once; no more than that is verified
+            if record.id not in newest or record.rank > newest[record.id].rank:
+                newest[record.id] = record
+        for record in newest.values():
             known = self._own if record.id == self._own.id else self._record(record.id)
             if known is not None and record.rank <= known.rank:
                 continue
+            self.trust.issued(record.certificate)
             try:
                 yield record, record.verify(self.trust, self._wall())
             except Refused as refused:

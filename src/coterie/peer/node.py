@@ -299,7 +299,7 @@ class Node:
             rise()
 
     def duplicate(self, text: str) -> None:
-        """Another process runs under this id. Which of them should is not known here: it says so and goes on."""
+        """Another process runs under this id. Which one should is not known here: it says so and goes on."""
         self.double = time.monotonic(), text
         log.error("fault", extra={"why": text})
         self._write("duplicate", text=text)

@@ -83,7 +83,7 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
     try:
         await server.start(settings.address)
         shown = await page.start(settings.status)
-        (store.folder / ADDRESS).write_text(shown + "\n")
+        _post(store.folder / ADDRESS, shown)
         log.info(
             "ready",
             extra={
@@ -114,6 +114,16 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
             (store.folder / ADDRESS).unlink()
         with contextlib.suppress(PeerError):  # a full disk was told before
             node.leave()
+
+
+def _post(path: Path, text: str) -> None:
+    """Put it there whole: others look for it at any moment."""
+    beside = path.with_name(f".{path.name}")
+    try:
+        beside.write_text(f"{text}\n")
+        beside.replace(path)
+    except OSError as error:
+        raise PeerError(f"cannot write {path}: {error.strerror}; make room on the disk") from None
 
 
 def _heed(node: Node, membership: Membership, event: Event) -> None:

@@ -89,7 +89,14 @@ def agree(ours: Terms, theirs: TermsProto, us: str, them: str) -> None:
 
 
 def same_schema(ours: Schema, theirs: str, us: str, them: str) -> None:
-    """Refuse another schema, with the tensor named."""
+    """Refuse another schema, with the tensor named; one of far more tensors is not read at all."""
+    most = max(2**14, 2 * len(ours.encode()))
+    if len(theirs) > most:
+        raise Refused(
+            Reason.SCHEMA,
+            f"{us} and {them} have different models; the schema of {them} has {len(theirs)} characters, and "
+            f"{us} reads {most} at most",
+        )
     try:
         difference = ours.difference(Schema.decode(theirs))
     except ValueError as error:

@@ -195,14 +195,20 @@ class Worker:
         self._keep()
 
     def _do_jobs(self, seconds: float | None) -> None:
-        """All jobs there are; if there are none, wait so long for one (None: until one comes)."""
+        """The jobs there are now, so that those who ask without end do not keep it from learning.
+
+        If there are none, wait so long for one (None: until one comes).
+        """
         self._ring()
         with contextlib.suppress(queue.Empty):
             job = self._jobs.get(seconds is None or seconds > 0, seconds)
-            while job is not None:
+            for more in range(self._jobs.qsize(), -1, -1):
+                if job is None:
+                    return
                 job()
                 self._ring()
-                job = self._jobs.get_nowait()
+                if more:
+                    job = self._jobs.get_nowait()
 
     def _ring(self) -> None:
         while self._alarms and self._alarms[0][0] <= self.now.t:

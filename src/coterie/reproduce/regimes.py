@@ -30,7 +30,7 @@ def regimes(runs: Mapping[str, Run]) -> dict[str, Any]:
     for regime, run in runs.items():
         for track in run.tracks:
             cells.setdefault((regime, track.label), []).append(track)
-    return {"rows": rows, "tests": compare.tests(cells, ("personal",), "regime")}
+    return {"rows": rows, "tests": compare.tests(cells, ("personal", "global"), "regime")}
 
 
 def sheets(values: Mapping[str, Any], name: str) -> list[Sheet]:
