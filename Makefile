@@ -5,16 +5,22 @@ BIN := .venv/bin
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench format clean
+.PHONY: help run test test-peers soak check bench format clean
 
 help:  ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: .venv/installed  ## Run the quickstart: table and pictures in runs/.
 	$(BIN)/coterie run quickstart
 
 test: check  ## Check everything and run all tests.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+test-peers: .venv/installed-dev  ## Only what concerns real peers: every attack and fault they must survive.
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) tests/peer tests/threats tests/swarm tests/replay
+
+soak: .venv/installed-dev  ## An hour of ten peers under attack (MINUTES=60).
+	$(BIN)/python benchmarks/soak.py --minutes $(or $(MINUTES),60)
 
 check: .venv/installed-dev  ## Style, types, layers.
 	$(BIN)/ruff check .

@@ -90,9 +90,9 @@ def machines(tmp_path: Path) -> Iterator[Path]:
 
 
 def table(seed: int) -> str:
-    """Two diagnoses that three numbers tell apart."""
+    """Two diagnoses that three numbers tell apart; on the third machine nobody is sick."""
     x = Stream(seed, "ward").normal(3 * 120).view(120, 3)
-    sick = torch.arange(120) % 2
+    sick = torch.arange(120) % 2 * (seed < 2)
     x[:, 0] += 3 * sick
     rows = [
         f"{a:.4f},{b:.4f},{c:.4f},{'sick' if s else 'well'}" for (a, b, c), s in zip(x, sick, strict=True)

@@ -6,7 +6,16 @@ import pytest
 
 from coterie.core.errors import UnknownNameError
 from coterie.experiment import Experiment
-from coterie.reproduce.settings import DATASETS, TARGETS, Printed, Target, experiment, printed, readings, regimes
+from coterie.reproduce.settings import (
+    DATASETS,
+    TARGETS,
+    Printed,
+    Target,
+    experiment,
+    printed,
+    readings,
+    regimes,
+)
 
 SPLITS = {"iot": {"split": "pooled"}, "emnist": {"split": "emnist47"}}
 

@@ -34,7 +34,7 @@ BIG = {"name": "mlp", "hidden": [1000, 1000]}
 """Four megabytes."""
 
 
-def sound(world: World, again: bool = True) -> None:
+def sound(world: World, again: bool = False) -> None:
     """Nothing is wrong with the histories; `again`: and the simulator arrives at the same models."""
     histories = {name: world.rows(name) for name in world.names if (world.processes[name].state).exists()}
     assert check(histories, world.names) == []
@@ -90,8 +90,8 @@ def test_killed_in_the_middle_of_a_pull(tmp_path: Path) -> None:
                 await pull
             assert time.monotonic() - began < 1.0
 
-    with opened(tmp_path, 1, model=BIG, rate=5) as world:
-        world.start()
+    with opened(tmp_path, 1, model={"name": "mlp", "hidden": [1800, 1800]}, rate=5) as world:
+        world.start()  # its model, of 13 MB, is more than the buffers on the way hold
         world.until(lambda: world.t("p0") >= 0)
         asyncio.run(main(world))
 
@@ -116,7 +116,7 @@ def test_killed_while_models_are_under_way(tmp_path: Path) -> None:
         world.exchanged()
         world.leave()
         quiet(world)
-        sound(world)
+        sound(world, again=True)
 
 
 def broken(world: World, name: str) -> float:
@@ -129,7 +129,8 @@ def broken(world: World, name: str) -> float:
     )
 
 
-TOUCHES = 16
+TOUCHES = 14
+"""The start has six, each save four."""
 
 
 def test_killed_between_any_two_writes(tmp_path: Path) -> None:
@@ -142,8 +143,7 @@ def test_killed_between_any_two_writes(tmp_path: Path) -> None:
         world.start()
         world.until(lambda: not world.running(), 60)
         before = {name: world.rows(name, "saved") for name in world.names if journalled(world, name)}
-        assert sum(bool(saved) for saved in before.values()) >= 5  # some died after a save, some before
-        assert sum(not before.get(name) for name in world.names) >= 3
+        assert sum(bool(saved) for saved in before.values()) == 4  # these died in their second save
         for process in world.processes.values():
             assert process.code == -signal.SIGKILL
             process.prepare = None
@@ -155,7 +155,7 @@ def test_killed_between_any_two_writes(tmp_path: Path) -> None:
                 (resumed,) = world.rows(name, "resumed")
                 assert resumed["version"] >= saved[-1]["version"]
         quiet(world)
-        sound(world)
+        sound(world, again=True)
 
 
 def journalled(world: World, name: str) -> bool:
@@ -173,7 +173,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
         world.agree(seconds=15)
         world.leave()
         quiet(world)
-        sound(world)
+        sound(world, again=True)
 
 
 # 3: restarted.
@@ -445,7 +445,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         world.leave()
         assert world.complained("p1", "No space left on device")
         assert world.rows("p1", "saved")[-1]["t"] > before
-        sound(world)
+        sound(world, again=True)
         fill(disk / "filler")
         world.start("p1")  # there is no room from the start
         assert world.processes["p1"].wait(20) == 2
@@ -584,4 +584,4 @@ def test_the_nemesis(tmp_path: Path) -> None:
         world.exchanged()
         world.leave()
         quiet(world)
-        sound(world)
+        sound(world, again=True)

@@ -22,7 +22,7 @@ __all__ = ["Evaluations", "Exchanges", "spread", "within"]
 _AT_ONCE = 500
 _LARGE = 1 << 23
 """Bytes of exchanges that are read in a moment."""
-_END = 1 << 26
+_END = 1 << 25
 """Bytes at the end of a large file in which the latest rows of a world are looked for ..."""
 _LATEST = 8000
 """... so many of which make a first picture of it."""
