@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= auto
+MINUTES ?= 60
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-peers soak check bench format clean
@@ -19,8 +20,8 @@ test: check  ## Check everything and run all tests.
 test-peers: .venv/installed-dev  ## Only what concerns real peers: every attack and fault they must survive.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) tests/peer tests/threats tests/swarm tests/replay
 
-soak: .venv/installed-dev  ## An hour of ten peers under attack (MINUTES=60).
-	$(BIN)/python benchmarks/soak.py --minutes $(or $(MINUTES),60)
+soak: .venv/installed-dev  ## Ten peers under the nemesis for an hour (as root; MINUTES=10 for less).
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --out runs/soak-$$(date +%Y%m%d-%H%M%S)
 
 check: .venv/installed-dev  ## Style, types, layers.
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tests.threats.checker import Breach, check, disagreements
 from tests.threats.nemesis import Nemesis
-from tests.threats.wire import Wire
+from tests.threats.wire import NoMachinesError, Wire
 from tests.threats.world import World
 
 from coterie.replay import replay
@@ -167,7 +167,11 @@ def main() -> int:
     if options.out.exists():
         print(f"error: {options.out} exists; name another folder with --out", file=sys.stderr)
         return 2
-    soak = Soak(options.out, options.peers, options.seed)
+    try:
+        soak = Soak(options.out, options.peers, options.seed)
+    except NoMachinesError as error:
+        print(f"error: {error}; run it as root", file=sys.stderr)
+        return 2
     try:
         soak.run(options.minutes)
         report = soak.report(again=not options.no_replay)

@@ -164,6 +164,7 @@ def test_others_are_what_most_think_of_them() -> None:
         assert (status["watched"], status["answering"], status["clients"]) == (3, 2, 4)
         assert [p["peer"] for p in status["problems"]] == ["127.0.0.1:1"]
         assert source.answer("peer", {"name": "p2"})["asked"] is False
+        assert source.answer("peer", {})["name"] == "p0"
 
 
 def test_a_status_that_makes_no_sense_gives_a_sentence(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ class Tally:
 
     async def until(self, call: str, *outcomes: str, times: int = 1) -> None:
         """Wait for one of these outcomes, which another task will cause."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while sum(self.outcomes[call, outcome] for outcome in outcomes) < times:
                 self._news.clear()
                 await self._news.wait()

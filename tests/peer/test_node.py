@@ -160,12 +160,12 @@ def test_what_was_taken_in_an_earlier_life_is_not_taken_again(tmp_path: Path) ->
 
 def test_a_peer_that_lost_its_state_has_a_higher_incarnation(tmp_path: Path) -> None:
     first = Peer(Network(), settings(0, tmp_path / "one"), wall=1000.0)
-    second = Peer(Network(), settings(0, tmp_path / "two"), wall=1001.5)
-    assert (first.node.incarnation, second.node.incarnation) == (1000, 1001)
+    second = Peer(Network(), settings(0, tmp_path / "two"), wall=1000.2)
+    assert (first.node.incarnation, second.node.incarnation) == (1_000_000, 1_000_200)
     for peer in (first, second):
         peer.close()
     again = Peer(Network(), settings(0, tmp_path / "one"), wall=3.0)  # a clock that went wrong
-    assert again.node.incarnation == 1001
+    assert again.node.incarnation == 1_000_001
     again.close()
 
 

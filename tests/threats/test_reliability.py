@@ -20,6 +20,7 @@ from coterie.core.types import Message
 from coterie.peer import wire as letters
 from coterie.peer.errors import PeerError, Reason, Refused, Unreachable
 from coterie.peer.grpc_client import GrpcTransport
+from coterie.peer.identity import Identity
 from coterie.peer.schema import Schema
 from coterie.peer.settings import Settings
 from coterie.peer.transport import Version
@@ -43,9 +44,10 @@ def sound(world: World, again: bool = False) -> None:
 
 
 def quiet(world: World) -> None:
-    """No peer has met a fault of its own."""
+    """No peer has met a fault of its own, or taken the network's for somebody's bad certificate."""
     for name, process in world.processes.items():
         if process.pid is not None:
+            assert [r for r in world.rows(name, "refused") if r["reason"] == "certificate"] == []
             assert [line for line in world.said(name) if line["level"] == "error"] == []
             assert "Traceback" not in process.log.read_text()
 
@@ -163,7 +165,7 @@ def journalled(world: World, name: str) -> bool:
 
 
 def test_killed_at_any_moment(tmp_path: Path) -> None:
-    with opened(tmp_path, 3, save=0.02, rate=200) as world:
+    with opened(tmp_path, 3, save=0.02, rate=60) as world:
         world.start()
         nemesis = Nemesis(world, seed=2, longest=0.3)
         world.agree(seconds=20)
@@ -486,6 +488,8 @@ def test_certificates_end_and_are_renewed(tmp_path: Path) -> None:
         world.agree(seconds=15)
         for name in ("p1", "p2"):
             assert world.complained(name, "certificate ends", "renew it with")
+        world.enrol("visitor", tmp_path / "visitor")
+        Identity.load(tmp_path / "p0" / "identity").keep(world.authority.revoke("visitor"))
         world.certify("p1", 3600.0)
         world.until(lambda: bool(world.said("p1", "new certificate")), 15)
         world.until(lambda: time.monotonic() > ends + 1)
@@ -495,6 +499,8 @@ def test_certificates_end_and_are_renewed(tmp_path: Path) -> None:
         world.learned_on("p2")
         world.certify("p2", 3600.0)
         world.agree(seconds=20)
+        assert world.said("p0", "deny-list")
+        assert not world.said("p0", "new certificate")
         world.exchanged()
         world.leave()
         sound(world)

@@ -21,11 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
 from coterie.core.streams import Stream
 
-__all__ = ["Wire", "enter"]
+__all__ = ["NoMachinesError", "Wire", "enter"]
 
 T = TypeVar("T")
 
@@ -34,6 +32,10 @@ _TUNSETIFF, _TUN, _NO_PI = 0x400454CA, 0x0001, 0x1000
 _QUEUE = 0.5
 """Seconds of traffic that a slow link keeps; what comes on top of that is lost, as in a router."""
 _LARGEST = 65536
+
+
+class NoMachinesError(Exception):
+    """We may not make any: it needs root and /dev/net/tun."""
 
 
 def _libc(name: str, *arguments: int) -> None:
@@ -102,7 +104,7 @@ class Wire:
                 self._made.append(_aside(partial(_machine, self.host(number))))
         except (OSError, subprocess.SubprocessError) as error:
             self._let_go()
-            pytest.skip(f"network namespaces are not to be had here: {error}")
+            raise NoMachinesError(f"network namespaces are not to be had here: {error}") from None
         self._draws = (float(u) for t in itertools.count() for u in Stream(seed, "wire").uniform(4096, t))
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._carry, daemon=True)

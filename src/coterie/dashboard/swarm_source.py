@@ -209,14 +209,15 @@ def _weights(source: SwarmSource, _query: Mapping[str, str]) -> dict[str, Any]:
 def _peer(source: SwarmSource, query: Mapping[str, str]) -> dict[str, Any]:
     """One peer that is asked here, and how it sees the others."""
     known = _known(source)
-    name = query.get("name") or _names(known)[0]
+    order = {other: k for k, other in enumerate(_names(known))}
+    told = sorted(known, key=order.__getitem__)
+    name = query.get("name") or told[0]
     said = known.get(name)
     rows = [] if said is None else said["members"]
-    order = {other: k for k, other in enumerate(_names(known))}
     return {
         "name": name,
         "asked": said is not None,
-        "names": sorted(known, key=order.__getitem__),
+        "names": told,
         "members": [
             {
                 "name": m["id"],

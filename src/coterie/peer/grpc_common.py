@@ -34,8 +34,8 @@ Count: TypeAlias = Callable[[str, str], None]
 
 _WRONG_NAME = ("hostname verification", "peer name")
 _HANDSHAKE = ("handshake", "certificate", "ssl")
-_GONE = ("endpoint closing", "connection reset", "socket closed")
-"""In the middle of a handshake: it ended, or could not take us; that is no word about certificates."""
+_GONE = ("tcp handshaker", "endpoint closing", "connection reset", "socket closed")
+"""Before or in the middle of a handshake it ended, or could not take us: no word about certificates."""
 
 
 def options(limits: Limits, opening: int) -> list[tuple[str, int]]:

@@ -11,8 +11,10 @@
     saved      version, t                                    this model is on disk
     refused    peer, reason, text, times                     nothing changed; the 1st, 2nd, 4th, 8th ... time
     missed     peer, text, times                             no answer; likewise
+    duplicate  text                                          another process runs under this id
     left       event                                         it said goodbye
 
+A second `start` with `resumed` at the same event, in one process: it had to outdo a life it did not know of.
 A version is [incarnation, event]; each line is of the incarnation of the last `start` before it, and
 its model's version is that incarnation with the line's event. A line is written before anything that
 depends on it leaves the process, so whatever others heard of is on record, even after a kill. (After a

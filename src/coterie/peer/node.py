@@ -64,7 +64,7 @@ class Node:
         first = client.first()
         saved = store.load(peer, settings.run, first)
         before = max(past.incarnation, saved.now.version.incarnation if saved else 0)
-        self.incarnation = max(before + 1, int(wall))
+        self.incarnation = max(before + 1, int(1000 * wall))  # no two starts are in one millisecond
         self.schema = Schema.of(client.offer(first, 0))
         self.journal = Journal(store.journal)
         slots = {**settings.slots, **(saved.slots if saved else {})}
@@ -295,7 +295,7 @@ class Node:
 
         if self.learning:
             self.worker.do(rise)
-        else:  # the learning thread has not begun, or has ended
+        elif not self.worker.started:  # one that is about to leave sends no more models
             rise()
 
     def duplicate(self, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.request
 from pathlib import Path
@@ -41,7 +42,7 @@ def status(where: str) -> dict[str, Any]:
     try:
         with opener.open(f"http://{address}/status", timeout=PATIENCE) as answer:
             values: dict[str, Any] = json.load(answer)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise Unreachable(f"no peer shows its status at {address}: {reason}; is it running?") from None
     return values

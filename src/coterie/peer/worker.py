@@ -67,6 +67,11 @@ class Worker:
         return self.learner.now
 
     @property
+    def started(self) -> bool:
+        """Whether the thread was begun, ended or not."""
+        return self._thread.ident is not None
+
+    @property
     def finished(self) -> bool:
         """Whether all iterations are done."""
         return self.now.t >= self.iterations

@@ -33,6 +33,7 @@ export async function swarm(source, query, remember, toRun) {
     const [[status, everybody, weights, exchanges, reasons], peer] = await Promise.all([
       Promise.all(VIEWS.map((view) => source.get(view))), source.get("peer", { name: chosen })]);
     ({ names } = weights);
+    chosen ??= peer.name;
     put(top, head(status, everybody), troubles(status, toRun));
     put(members, table(everybody));
     heat.node.hidden = !(nothing.hidden = weights.met > 0);
