@@ -217,6 +217,8 @@ class Schedule:
 
     def _arrives(self, message: str, t: int, neighbour: Tensor, star: Tensor) -> Tensor:
         """Which messages between each star and its neighbours are not lost, `[S, K]`."""
+        if not self.exchange.loss:
+            return torch.ones_like(neighbour, dtype=torch.bool)
         return Stream(self.seed, message).uniform(neighbour.shape[1], t, star) >= self.exchange.loss
 
 

@@ -41,11 +41,12 @@ def test_without_a_compiler_it_says_so_and_goes_on(tmp_path: Path, monkeypatch: 
         ("auto", 10**9, 0.1, True),
         ("off", 10**9, 0.1, False),
         ("on", 24, 0.1, True),
-        ("auto", 10**9, 0.0, False),
+        ("auto", 24, 0.0, False),
+        ("auto", 10**9, 0.0, True),
         ("on", 24, 0.0, True),
     ],
 )
-def test_long_runs_are_compiled_unless_the_layers_are_known(
+def test_long_runs_are_compiled(
     how: str, iterations: int, dropout: float, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
@@ -54,3 +55,13 @@ def test_long_runs_are_compiled_unless_the_layers_are_known(
     execution = choose_execution(stack, None)
     assert isinstance(execution, Stacked if dropout else ByHand)
     assert execution.compiled is compiled
+
+
+def test_clients_with_convolutions_go_side_by_side_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    e = experiment(data__set="digits", model={"name": "cnn"}, train__iterations=10**9)
+    (stack,) = prepare(e).stacks
+    execution = choose_execution(stack, None)
+    assert isinstance(execution, ByHand)
+    assert not execution.compiled
+    assert execution.side_by_side

@@ -1,7 +1,7 @@
 """Blocks of clients side by side, one thread each.
 
-A small matrix product does not fill several cores; several of them at once do. So every thread of
-the crew takes a block of its own through its steps, with one core to itself.
+A convolution of one client does not fill several cores; several of them at once do. So every thread
+of the crew takes a block of its own through its steps, with one core to itself.
 """
 
 from __future__ import annotations

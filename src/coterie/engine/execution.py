@@ -67,7 +67,7 @@ class ByHand:
 
     def __init__(self, task: Task, network: Network, compiled: bool = False) -> None:
         self.task, self.compiled = task, compiled
-        self.side_by_side = not compiled
+        self.side_by_side = network.one_by_one and not compiled
         self._gradients = torch.compile(network.gradients, dynamic=False) if compiled else network.gradients
         self._others = Stacked(task)
 

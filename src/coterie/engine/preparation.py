@@ -115,11 +115,12 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
     experiment, known = stack.experiment, network(stack.task, stack.members[0].federation.pool.shape[1:])
     parameters = sum(p.numel() for p in stack.task.model.parameters())
     work = float(parameters) * stack.size * experiment.train.iterations
-    pays = work > WORTH_COMPILING and not (known and stack.device.type == "cpu")
+    pays = work > WORTH_COMPILING and not (known and known.one_by_one and stack.device.type == "cpu")
     compiled = experiment.compile == "on" or (experiment.compile == "auto" and pays)
     if compiled and stack.device.type == "cpu" and not any(map(shutil.which, ("c++", "g++", "clang++"))):
         if progress:
-            progress.notice("no C++ compiler found, so local steps run uncompiled, some three times slower")
+            slower = "somewhat" if known else "some three times"
+            progress.notice(f"no C++ compiler found, so local steps run uncompiled, {slower} slower")
         compiled = False
     if compiled:
         torch.compiler.reset()  # what an earlier stack compiled would count against this one

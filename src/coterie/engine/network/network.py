@@ -38,6 +38,11 @@ class Network:
     learns: tuple[bool, ...]
     """Whether a layer, or one before it, has parameters."""
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether on a CPU a layer takes client after client, so that threads can take them side by side."""
+        return any(isinstance(layer, Convolution) for layer in self.layers)
+
     def logits(self, state: Tensors, x: Tensor) -> Tensor:
         """Outputs `[n, B, L]` with running statistics."""
         x = _channels_last(x)
