@@ -111,7 +111,7 @@ def test_what_takes_long_to_read_is_drawn_in_part_and_read_on(
         monkeypatch.setattr(f"coterie.dashboard.opened.Opened.{name}.__defaults__", (0.0,))
     with serving(root) as served:
         page = window(f"{served.address}#/run/small/graph?method=KD-PDFL&seed=0")
-        page.wait_for_selector(".reading:has-text('so far')")
+        page.wait_for_selector(".reading:has-text('so far')", state="attached")  # it may be over by now
         world = next(w.world for w in small.tracks if (w.name, w.seed) == ("KD-PDFL", 0))
         last = f"iteration {small.weighed[world][-1].t}"
         page.wait_for_function("t => document.querySelector('.facts b').innerText === t", arg=last)

@@ -615,10 +615,9 @@ def test_row_15_streams_that_never_end_are_cut_and_others_are_served(wards: Fede
             await asyncio.gather(*(s.write(header()) for s in streams), return_exceptions=True)
             assert await honest.push("p0", address, letter("p2"))
             assert (await honest.pull("p0", address)).sender == "p0"
-            # One at once, and each of those is cut; on a slow machine the caller gives some up before that.
-            await tally.until("push", "busy", "slow", "cancelled", times=10)
-            assert tally.outcomes["push", "slow"] >= 1
-            assert tally.outcomes["push", "busy"] >= 1
+            # One at once, which is cut; of the others some may never have left the caller.
+            await tally.until("push", "slow")
+            await tally.until("push", "busy")
             assert [x.sender for x in desk.taken] == ["p2"]
 
     asyncio.run(main())

@@ -469,7 +469,7 @@ def test_no_more_files_can_be_opened(tmp_path: Path) -> None:
         world.learned_on("p1", "p2")
         resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
         world.agree(seconds=15)
-        assert world.t("p0") > before + 20
+        world.until(lambda: world.t("p0") > before + 20)
         world.exchanged()
         world.until(lambda: (world.status("p0") or {"fault": ""})["fault"] is None)
         world.leave()
