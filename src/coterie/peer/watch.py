@@ -42,12 +42,12 @@ def status(where: str) -> dict[str, Any]:
     try:
         with opener.open(f"http://{address}/status", timeout=PATIENCE) as answer:
             values: dict[str, Any] = json.load(answer)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise Unreachable(f"no peer shows its status at {address}: {reason}; is it running?") from None
     except http.client.HTTPException as error:
         raise Unreachable(
             f"what answers at {address} is no status page ({error!r}); expected the status address from the "
             "peer's log, not the one at which it meets its peers"
         ) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise Unreachable(f"no peer shows its status at {address}: {reason}; is it running?") from None
     return values
