@@ -43,7 +43,7 @@ clean:  ## Remove the environment and what tools left behind (not runs/).
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "coterie needs Python 3.11 or newer; name one: make run PYTHON=python3.12"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peer,dashboard]'
 	@touch $@
 
 .venv/installed-dev: .venv/installed

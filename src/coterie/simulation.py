@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from coterie.core.errors import RunError
@@ -16,6 +13,7 @@ from coterie.engine.recorder import Progress
 from coterie.engine.simulate import simulate
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder, free_name
+from coterie.stopping import asked_to_stop
 
 __all__ = ["Stopped", "run"]
 
@@ -116,24 +114,3 @@ class _Report:
     def _running(self) -> None:
         self.moved = True
         self.status("running")
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM; a second Ctrl-C stops at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, _frame: object) -> None:
-        if asked.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

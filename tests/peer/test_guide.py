@@ -122,8 +122,8 @@ def output(folder: Path, machine: str, text: str) -> str:
 
 
 def test_the_guide_as_written(machines: Path) -> None:
-    if shutil.which("coterie", path=str(Path(sys.executable).parent)) is None:
-        pytest.skip("the command coterie is not installed beside this Python")
+    beside = str(Path(sys.executable).parent)
+    assert shutil.which("coterie", path=beside), "the command coterie is not installed beside this Python"
     running: list[subprocess.Popen[bytes]] = []
     seen = ""
     try:

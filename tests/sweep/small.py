@@ -8,37 +8,11 @@ from typing import Any
 
 from coterie.sweep.grid import Grid, read
 from coterie.sweep.work import Event
+from tests.cli.conftest import SMALL
 
 __all__ = ["SAME", "TEXT", "Shown", "grid"]
 
-TEXT = """\
-name = "small"
-seeds = 2
-methods = ["Local", "KD-PDFL"]
-model = { name = "mlp", hidden = [5] }
-
-[grid]
-"model.hidden" = [[5], [7]]
-"train.lr" = [0.05, 0.2]
-
-[data]
-set = { name = "synthetic", groups = 2, classes = 3, features = 6, samples = 60 }
-clients = 4
-sizes = [3, 12]
-test = 10
-
-[train]
-iterations = 20
-batch = 4
-
-[exchange]
-every = 5
-channel = "ideal"
-
-[evaluate]
-every = 10
-uniform = 9
-"""
+TEXT = SMALL.replace("[data]", '[grid]\n"model.hidden" = [[5], [7]]\n"train.lr" = [0.05, 0.2]\n\n[data]')
 SAME = ("metrics.jsonl", "exchanges.jsonl", "worlds.json", "clients.json", "summary.json", "experiment.toml")
 """Files that are the same to the byte wherever a job ran."""
 

@@ -23,7 +23,6 @@ from coterie.sweep.reading import Sweep
 from coterie.sweep.work import Event
 from tests.sweep.small import SAME, Shown, grid
 
-pytest.importorskip("ray")
 pytestmark = [
     pytest.mark.filterwarnings(
         "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"

@@ -27,7 +27,7 @@ def header(result: Result) -> str:
     m = result["machine"]
     where = f"{m['gpu']}, matrix products in {m['matmul']} precision; " if m["gpu"] else ""
     compiler = f"compiler {m['compiler']}" if m["compiler"] else "no C++ compiler"
-    steps = "local steps compiled" if result["compiling"] != "off" else "nothing compiled"
+    steps = "compiling where it pays" if result["compiling"] != "off" else "nothing compiled"
     return (
         f"{where}{m['processor']}, {m['cores']} cores, {m['threads']} threads, {m['memory'] / 1e9:.0f} GB\n"
         f"coterie {m['coterie']}, torch {m['torch']}, Python {m['python']}, {compiler}, {steps}"

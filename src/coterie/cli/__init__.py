@@ -85,7 +85,10 @@ def main() -> None:
         extra = next((e for e, names in _EXTRAS.items() if str(error.name).partition(".")[0] in names), None)
         if extra is None:
             raise
-        _fail(f"{error.name} is not installed; run: pip install 'coterie[{extra}]'")
+        _fail(
+            f"{error.name} is not installed; run: pip install 'coterie[{extra}]' (in a clone of the "
+            f"repository: pip install -e '.[{extra}]')"
+        )
     except (MemoryError, RuntimeError) as error:
         # torch says it in words on the processor, and by a class of its own on a graphics card
         if not (isinstance(error, MemoryError) or re.search("allocate|out of memory", str(error))):

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from coterie.cli.options import Json
+
 __all__ = ["bench"]
 
 bench = typer.Typer(
@@ -26,7 +28,6 @@ Pairs = Annotated[int, typer.Option(min=1, help="How often each is measured; fiv
 Seconds = Annotated[float, typer.Option(min=0, help="The shortest turn; a turn is at least one round.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")]
 Eager = Annotated[bool, typer.Option("--eager", help="Do not compile local steps.")]
-Json = Annotated[bool, typer.Option("--json", help="All numbers, for programs.")]
 Out = Annotated[
     Path | None,
     typer.Option(

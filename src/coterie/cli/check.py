@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from coterie.cli.options import Data, Sets
 from coterie.cli.settings import overrides
 
 __all__ = ["check"]
@@ -14,10 +14,8 @@ __all__ = ["check"]
 
 def check(
     experiment: Annotated[str, typer.Argument(metavar="FILE.toml | PRESET", help="What to check.")],
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
+    sets: Sets = None,
+    data: Data = None,
 ) -> None:
     """Check an experiment without running it: settings, data, and one step of the model with each method.
 

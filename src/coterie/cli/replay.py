@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import Data
+
 __all__ = ["replay"]
 
 
@@ -14,7 +16,7 @@ def replay(
     logs: Annotated[
         list[Path], typer.Argument(metavar="LOGS...", help="State folders of peers, or a folder above them.")
     ],
-    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
+    data: Data = None,
     tolerance: Annotated[
         float | None,
         typer.Option(

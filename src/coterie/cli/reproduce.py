@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import Data, Device, Json
+
 __all__ = ["reproduce"]
 
 
@@ -18,12 +20,12 @@ def reproduce(
     dataset: Annotated[
         str | None, typer.Option(metavar="iot | emnist", help="One data set; by default all that are there.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
+    data: Data = None,
     seeds: Annotated[
         int | None,
         typer.Option(min=1, help="How many; by default 10 for iot, 5 for emnist, 3 for fig5."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")] = None,
+    device: Device = None,
     out: Annotated[Path | None, typer.Option(help="Where results go; by default runs/<target>.")] = None,
     reading: Annotated[
         str | None,
@@ -33,7 +35,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tiny version, to see that all works.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for programs.")] = False,
+    as_json: Json = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue where it was stopped or killed.")
     ] = False,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import Data, Device, Seeds, Sets
 from coterie.cli.settings import overrides
 
 __all__ = ["run"]
@@ -19,15 +20,10 @@ def run(
             metavar="FILE.toml | PRESET", help="What to run; `coterie ls presets` lists the built-in ones."
         ),
     ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=0.1; repeatable."
-        ),
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")] = None,
-    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
+    sets: Sets = None,
+    seeds: Seeds = None,
+    device: Device = None,
+    data: Data = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/<name>.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped or killed run.")] = False,
     plots: Annotated[bool, typer.Option(help="Draw the pictures at the end.")] = True,

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import Json
+
 __all__ = ["show"]
 
 
@@ -15,7 +17,7 @@ def show(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="The folder of a run or a sweep, or its name under runs/.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for programs.")] = False,
+    as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
 ) -> None:
     """Show the result table of a run or a sweep, also of one that is still going on.

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import Data, Sets
 from coterie.cli.settings import overrides
 
 __all__ = ["swarm"]
@@ -28,13 +29,8 @@ def swarm(
             min=0, help="At most this many iterations a second, so that exchanges keep up; 0: no limit."
         ),
     ] = 25.0,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=0.1; repeatable."
-        ),
-    ] = None,
-    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
+    sets: Sets = None,
+    data: Data = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/swarm.")] = None,
     plots: Annotated[bool, typer.Option(help="Draw the pictures at the end.")] = True,
     dashboard: Annotated[
@@ -60,11 +56,12 @@ def swarm(
     """
     from rich.console import Console
 
-    from coterie.cli.swarm_progress import asked_to_stop, progress
+    from coterie.cli.swarm_progress import progress
     from coterie.core.errors import UnknownNameError
     from coterie.experiment import Experiment
     from coterie.runs import free_name
     from coterie.runs.text import table
+    from coterie.stopping import asked_to_stop
     from coterie.swarm import swarm as fly
 
     changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "name": "swarm"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +15,7 @@ from coterie.experiment import Experiment
 from coterie.swarm.process import PeerProcess
 from coterie.swarm.swarm import Progress
 
-__all__ = ["asked_to_stop", "progress"]
+__all__ = ["progress"]
 
 Status = dict[str, Any]
 
@@ -106,21 +104,3 @@ def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) ->
             str(sum(one["refusals"].values())),
         )
     return drawn
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM; a second Ctrl-C stops at once."""
-    asked = threading.Event()
-
-    def ask(number: int, _frame: object) -> None:
-        if asked.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

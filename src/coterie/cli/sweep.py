@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import Device, Json, Seeds, Sets
 from coterie.cli.settings import overrides
 
 __all__ = ["sweep"]
@@ -17,14 +18,9 @@ def sweep(
         str | None,
         typer.Argument(metavar="GRID.toml", help="An experiment whose \\[grid] may name any key."),
     ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=0.1; repeatable."
-        ),
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    sets: Sets = None,
+    seeds: Seeds = None,
+    device: Device = None,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -54,7 +50,7 @@ def sweep(
     checkpoint: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Save a checkpoint of each job this often.")
     ] = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run a grid of settings: one batched run for all that can share one, many runs at once on Ray.
 

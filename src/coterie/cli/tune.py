@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import Data, Device, Json, Sets
 from coterie.cli.settings import overrides
 
 __all__ = ["tune"]
@@ -22,20 +23,15 @@ def tune(
         int,
         typer.Option(min=1, metavar="N", help="Seeds to try each with, others than the experiment's own."),
     ] = 3,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=0.1; repeatable."
-        ),
-    ] = None,
-    data: Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")] = None,
+    sets: Sets = None,
+    data: Data = None,
+    device: Device = None,
     out: Annotated[Path | None, typer.Option(help="The folder; by default tuning/<name>.")] = None,
     write: Annotated[
         Path | None,
         typer.Option(metavar="FILE.toml", help="The tuned experiment; by default tuned.toml in the folder."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All numbers, for programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Give every method the same chances: try as many settings of each, choose on validation data.
 

@@ -2,9 +2,12 @@
 
 stack       worlds that fit together, laid end to end on one axis of clients
 feed        every client's mini-batches, probes and test samples
-execution   how local steps are carried out: stacked, or one client at a time
+execution   how local steps are carried out: by hand, stacked, or one client at a time
+network/    the chain rule written out for layers that are known
+crew        blocks of clients side by side, one thread each
 exchange    many stars' meetings as one batched operation
 evaluation  every client's accuracy
+memory      whether there is room, and in how many parts
 trial       what cannot be batched, found before the start
 checkpoint  all that a run carries, in one safetensors file
 simulator   the loop over iterations

@@ -1,1 +1,9 @@
-"""One real client: identity, membership, wire format, service, loop."""
+"""One real client: identity, membership, wire format, service, loop.
+
+who         ids, authority, certificates, identity, records, proof
+with whom   membership, gossip, roster, company, choice
+what        schema, wire (wire.proto), transport (memory, grpc_*), and its bounds: limits, breaker
+learning    learner (one client, bare), worker (the thread it lives in), node (the loop around it)
+keeping     journal, store
+running     settings, service, log, metrics, watch
+"""

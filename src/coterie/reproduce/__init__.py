@@ -3,12 +3,14 @@
 iot.toml, emnist.toml   the paper's two experiments
 targets.toml            what each table and figure changes in them, and what --quick changes
 readings.toml           KD-PDFL's options in each reading of the paper
+regimes.toml            how clients differ in each regime, and what tuning chose there
 paper.toml              Table I as printed
 
 settings   these files as experiments
 sources    which data sets are there
 conduct    one batched run, resumed where it stopped
 paired     tests over seeds
-table1, fig3, fig4, fig5   from runs to numbers, tables and pictures
+compare    KD-PDFL against the others in every setting of a table
+table1, fig3, fig4, fig5, regimes   from runs to numbers, tables and pictures
 reproduction   all of it in order
 """

@@ -12,7 +12,7 @@ import torch
 
 from coterie.core.errors import ConfigError, RunError
 from coterie.runs import free_name
-from coterie.simulation import asked_to_stop
+from coterie.stopping import asked_to_stop
 from coterie.sweep.cluster import Cluster, connected
 from coterie.sweep.folder import SweepFolder
 from coterie.sweep.grid import Grid, jobs, read
