@@ -179,8 +179,9 @@ class Schedule:
 
     def meeting(self, t: int) -> Meeting:
         """Who meets whom in the exchange of iteration t."""
-        star = self._stars(t)
-        neighbour, gain = self._in_reach(t, star)
+        present = self.present(t)
+        star = self._stars(t, present)
+        neighbour, gain = self._in_reach(t, star, present)
         asked = gain > 0
         heard = asked & self._arrives("reply", t, neighbour, star)
         later = self.present(t + 1)
@@ -191,24 +192,24 @@ class Schedule:
         reached &= speaks[:, None] & listens[neighbour]
         return Meeting(star, neighbour, asked, heard, _best(reached, neighbour, gain, self.clients))
 
-    def _stars(self, t: int) -> Tensor:
+    def _stars(self, t: int, present: Tensor) -> Tensor:
         rate = self.exchange.stars
         count = rate if isinstance(rate, int) else max(1, round(rate * self.clients))
-        present = self.present(t).nonzero()[:, 0]
-        order = Stream(self.seed, "star").uniform(1, t, present)[:, 0].argsort(stable=True)
-        return present[order[:count]].sort().values
+        here = present.nonzero()[:, 0]
+        order = Stream(self.seed, "star").uniform(1, t, here)[:, 0].argsort(stable=True)
+        return here[order[:count]].sort().values
 
-    def _in_reach(self, t: int, star: Tensor) -> tuple[Tensor, Tensor]:
+    def _in_reach(self, t: int, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
-        parts = (self._best_links(t, some) for some in torch.split(star, _AT_ONCE))
+        parts = (self._best_links(t, some, present) for some in torch.split(star, _AT_ONCE))
         neighbours, gains = zip(*parts, strict=True)
         return _stacked(neighbours), _stacked(gains)
 
-    def _best_links(self, t: int, star: Tensor) -> tuple[Tensor, Tensor]:
+    def _best_links(self, t: int, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         candidate = self.graph.candidates(star)
         u = Stream(self.seed, "gain").uniform(candidate.shape[1], t, star)
         gain = self.links(u, star, candidate)
-        gain = torch.where((candidate >= 0) & self.present(t)[candidate], gain, 0.0)
+        gain = torch.where((candidate >= 0) & present[candidate], gain, 0.0)
         most = max((gain > 0).sum(dim=1).tolist(), default=0)
         gain, slot = gain.topk(min(most, self.exchange.cap or most))
         # Padding sorts behind the last client, and then becomes 0.
@@ -230,6 +231,8 @@ def _stacked(parts: Sequence[Tensor]) -> Tensor:
 
 def _best(reached: Tensor, neighbour: Tensor, gain: Tensor, clients: int) -> Tensor:
     """`reached` `[S, K]`, but each client only by the star with the best link, the first if equal."""
+    if len(gain) == 1:
+        return reached
 
     def winners(among: Tensor, score: Tensor) -> Tensor:
         best = torch.zeros(clients, dtype=score.dtype)

@@ -15,7 +15,7 @@ differ in it), so compute with it, but do not branch on it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -86,12 +86,12 @@ def average(weights: Tensor, messages: Message) -> Message:
 
 
 def heard_only(inbox: Inbox) -> Inbox:
-    """The inbox without messages that hold a NaN or an infinity; what is not heard becomes zeros."""
-    heard = inbox.heard
-    for m in inbox.messages.values():
-        heard = heard & _finite(m[:, None].flatten(1))
+    """The inbox without messages that are not sound; what is not heard becomes zeros."""
+    heard = inbox.heard & torch.isfinite(_sum(inbox.messages.values(), from_axis=1))
+    # In two strokes, which are several times quicker than `where` with one condition for a whole message.
     messages = {
-        k: torch.where(heard.view(-1, *[1] * (m.dim() - 1)), m, 0.0) for k, m in inbox.messages.items()
+        k: torch.nan_to_num(m, 0.0, 0.0, 0.0) * heard.to(m.dtype).view(-1, *[1] * (m.dim() - 1))
+        for k, m in inbox.messages.items()
     }
     return inbox._replace(messages=messages, heard=heard)
 
@@ -107,27 +107,31 @@ def receive(algorithm: Algorithm, task: Task, state: State, inbox: Inbox, probe:
 
 
 def _guarded(act: Act, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-    if not len(inbox.heard):  # not even a neighbour in reach
+    if not (len(inbox.heard) and inbox.messages):  # no neighbour in reach, or a method that sends nothing
         return state, {"heard": inbox.heard}
     inbox = heard_only(inbox)
     new, info = act(task, state, inbox, probe)
     return _if_sound(inbox.heard.any(), new, state), {"heard": inbox.heard, **info}
 
 
-def _finite(values: Tensor) -> Tensor:
-    """Whether all numbers of the last axis are: their extremes are, and know of every NaN."""
-    if not values.shape[-1]:
-        return torch.ones(values.shape[:-1], dtype=torch.bool, device=values.device)
-    low, high = torch.aminmax(values, dim=-1)
-    return torch.isfinite(low) & torch.isfinite(high)
-
-
 def _if_sound(heard: Tensor, new: State, old: State) -> State:
-    sound = heard
-    for part in new:
-        for value in part.values():
-            if value.is_floating_point():
-                sound = sound & _finite(value[None].flatten())
+    changed = [{k: v for k, v in n.items() if v is not o[k]} for n, o in zip(new, old, strict=True)]
+    if not any(changed):
+        return old
+    sound = heard & torch.isfinite(_sum(v for part in changed for v in part.values()))
     return State(
-        *({k: torch.where(sound, v, o[k]) for k, v in n.items()} for n, o in zip(new, old, strict=True))
+        *(
+            {**o, **{k: torch.where(sound, v, o[k]) for k, v in c.items()}}
+            for c, o in zip(changed, old, strict=True)
+        )
     )
+
+
+def _sum(tensors: Iterable[Tensor], from_axis: int = 0) -> Tensor:
+    """The sum of all numbers: not finite if one of them is not, or if they are too wild to be added."""
+    parts = []
+    for t in tensors:
+        dtype = torch.promote_types(t.dtype, torch.float32)
+        axes = tuple(range(from_axis, t.dim()))
+        parts.append(t.sum(dim=axes, dtype=dtype) if axes else t.to(dtype))
+    return torch.stack(parts).sum(dim=0)

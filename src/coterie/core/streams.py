@@ -12,6 +12,7 @@ Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -22,6 +23,7 @@ from torch import Tensor
 __all__ = ["Stream", "philox"]
 
 _WORD = 0xFFFFFFFF
+_U = np.uint64
 _ROUNDS = 10
 
 
@@ -33,37 +35,44 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
     """
     if not torch.compiler.is_compiling():
         try:
-            c, k = tuple(x.numpy() for x in counter), tuple(x.numpy() for x in key)
-        except (
-            RuntimeError,
-            TypeError,
-        ):  # under vmap there is no memory to look into, on a GPU it is not here
+            c, k = (tuple(x.numpy().view(np.uint64) for x in part) for part in (counter, key))
+        # under vmap there is no memory to look into, on a GPU it is not here
+        except (RuntimeError, TypeError):
             pass
         else:
-            return torch.from_numpy(np.stack(np.broadcast_arrays(*_words(c, k)), axis=-1))
-    words = torch.broadcast_tensors(*_words(counter, key))  # type: ignore[no-untyped-call]
+            words = np.broadcast_arrays(*_words(c, k, _whole_product))
+            return torch.from_numpy(np.stack(words, axis=-1).view(np.int64))
+    words = torch.broadcast_tensors(*_words(counter, key, _product))  # type: ignore[no-untyped-call]
     return torch.stack(words, dim=-1)
 
 
-def _words(counter: tuple[Any, ...], key: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
-    """The rounds, on tensors or arrays.
-
-    Words are kept in int64 and multiplied in halves, so that nothing overflows: compiled code may
-    take an overflow for impossible and compute something else.
-    """
+def _words(
+    counter: tuple[Any, ...], key: tuple[Any, ...], product: Callable[[Any, int], tuple[Any, Any]]
+) -> tuple[Any, Any, Any, Any]:
+    """The rounds, on tensors or arrays."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):
-        (high0, low0), (high1, low1) = _product(c0, 0xD2511F53), _product(c2, 0xCD9E8D57)
+        (high0, low0), (high1, low1) = product(c0, 0xD2511F53), product(c2, 0xCD9E8D57)
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
         k0, k1 = (k0 + 0x9E3779B9) & _WORD, (k1 + 0xBB67AE85) & _WORD
     return c0, c1, c2, c3
 
 
 def _product(word: Any, factor: int) -> tuple[Any, Any]:
-    """The high and the low word of the product of two words."""
+    """The high and the low word of the product of two words.
+
+    Words are kept in int64 and multiplied in halves, so that nothing overflows: compiled code may
+    take an overflow for impossible and compute something else.
+    """
     upper, lower = word * (factor >> 16), word * (factor & 0xFFFF)
     return (upper + (lower >> 16)) >> 16, (lower + ((upper & 0xFFFF) << 16)) & _WORD
+
+
+def _whole_product(word: Any, factor: int) -> tuple[Any, Any]:
+    """The same where there are 64 bits without a sign."""
+    product = word * _U(factor)
+    return product >> _U(32), product & _U(_WORD)
 
 
 class Stream:

@@ -75,9 +75,8 @@ def _for_all(
     act: Act,
 ) -> list[Event]:
     events = []
-    sizes = message_bytes(stack, clients)
-    for group, state, size in zip(stack.groups, clients.parts, sizes, strict=True):
-        if size:  # a method that sends nothing has nothing to read
+    for group, state in zip(stack.groups, clients.parts, strict=True):
+        if _message(stack, group, state):  # a method that sends nothing has nothing to read
             letters = address(group, [meetings[m.id] for m in group.members])
             events += _read(stack, group, state, letters, act, t)
     return events
@@ -85,11 +84,13 @@ def _for_all(
 
 def message_bytes(stack: Stack, clients: Clients) -> list[int]:
     """The size of one message of each group's method."""
-    sizes = []
-    for group, state in zip(stack.groups, clients.parts, strict=True):
-        offer = group.algorithm.offer(stack.task, gather(state, torch.tensor(0)))
-        sizes.append(sum(m.numel() * m.element_size() for m in offer.values()))
-    return sizes
+    messages = (_message(stack, g, state) for g, state in zip(stack.groups, clients.parts, strict=True))
+    return [sum(m.numel() * m.element_size() for m in one.values()) for one in messages]
+
+
+def _message(stack: Stack, group: Group, state: State) -> Message:
+    """What the first client of a group would send."""
+    return group.algorithm.offer(stack.task, gather(state, 0))
 
 
 def _stars(group: Group, meetings: Sequence[Meeting]) -> _Letters:
@@ -124,10 +125,12 @@ def _read(stack: Stack, group: Group, state: State, letters: _Letters, act: Act,
     results, reports = [], []
     for some in _chunks(stack, state, letters):
         new, info = _one_go(stack, group, state, _Letters(*(part[some] for part in letters)), act, t)
-        results.append((letters.reader[some].to(stack.device), new))
+        results.append((stack.here(letters.reader[some]), new))
         reports.append(info)
     for reader, new in results:  # only now: everybody read the models from before
         put(state, reader, new)
+    if set(reports[0]) <= {"heard"}:  # a method that reports nothing
+        return []
     info = {k: torch.cat([r[k] for r in reports]).cpu() for k in reports[0]}
     return _events(group, letters, info)
 
@@ -135,42 +138,43 @@ def _read(stack: Stack, group: Group, state: State, letters: _Letters, act: Act,
 def _one_go(
     stack: Stack, group: Group, state: State, letters: _Letters, act: Act, t: int
 ) -> tuple[State, Info]:
-    reader, sender = letters.reader.to(stack.device), letters.sender.to(stack.device)
-    readers, senders = sender.shape
-    offers = _offers(stack, group, state, sender.flatten(), t)
+    reader, (readers, senders) = stack.here(letters.reader), letters.sender.shape
+    offers = _offers(stack, group, state, letters.sender.flatten(), t)
     inbox = Inbox(
         {k: m.view(readers, senders, *m.shape[1:]) for k, m in offers.items()},
-        letters.heard.to(stack.device),
-        letters.slot.to(stack.device),
+        stack.here(letters.heard),
+        stack.here(letters.slot),
         torch.full((readers,), t, device=stack.device),
     )
-    probe = stack.feed.probe(reader + group.clients.start, t)
+    probe = stack.feed.probe(letters.reader + group.clients.start, t)
     hyper = {k: v[reader] for k, v in group.hyper.items()}
+    before = gather(state, reader)
     each = partial(_act, stack.task, group, act)
     if readers > 1:
-        return vmap(each)(hyper, gather(state, reader), inbox, probe)
+        return vmap(each)(hyper, before, inbox, probe)
     own = Inbox({k: m[0] for k, m in inbox.messages.items()}, *(part[0] for part in inbox[1:]))
     alone = {k: v[0] for k, v in hyper.items()}
-    new, info = each(alone, gather(state, reader[0]), own, Probe(*(part[0] for part in probe)))
+    new, info = each(alone, gather(before, 0), own, Probe(*(part[0] for part in probe)))
     return gather(new, None), {k: v[None] for k, v in info.items()}
 
 
-def _offers(stack: Stack, group: Group, state: State, sender: Tensor, t: int) -> Message:
+def _offers(stack: Stack, group: Group, state: State, who: Tensor, t: int) -> Message:
     """What each of some senders `[S]` sends, honest or not."""
+    sender = stack.here(who)
     if type(group.algorithm).offer is Algorithm.offer:  # it picks tensors, of one client or of many
         offers = group.algorithm.offer(stack.task, gather(state, sender))
     else:
         hyper = {k: v[sender] for k, v in group.hyper.items()}
         offers = vmap(partial(_offer, stack.task, group))(hyper, gather(state, sender))
-    (at,) = group.attacker[sender].nonzero(as_tuple=True)
-    if group.attack is None or not len(at):
+    (liars,) = group.attacker[who].nonzero(as_tuple=True)
+    if group.attack is None or not len(liars):
         return offers
-    liar, feed = sender[at] + group.clients.start, stack.feed
+    at, numbers, feed = stack.here(liars), who[liars] + group.clients.start, stack.feed
     lies = vmap(partial(group.attack.offer, stack.task))(
         gather(state, sender[at]),
         {k: m[at] for k, m in offers.items()},
-        feed.probe(liar, t),
-        attack_key(feed.seed[liar], t, feed.client[liar]),
+        feed.probe(numbers, t),
+        attack_key(feed.seed[stack.here(numbers)], t, feed.client[stack.here(numbers)]),
     )
     return {k: m.index_copy(0, at, lies[k]) for k, m in offers.items()}
 
@@ -197,9 +201,7 @@ def _widened(tensor: Tensor, width: int) -> Tensor:
 
 
 def _events(group: Group, letters: _Letters, info: Info) -> list[Event]:
-    """One event for each reader that heard something; methods that report nothing: none."""
-    if set(info) <= {"heard"}:
-        return []
+    """One event for each reader that heard something."""
     columns = {k: v.tolist() for k, v in info.items()}
     worlds, readers, slots = letters.world.tolist(), letters.reader.tolist(), letters.slot.tolist()
     events = []

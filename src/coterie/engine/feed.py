@@ -54,6 +54,8 @@ class Feed:
     """`[N]` each client's seed, that of its world"""
     client: Tensor
     """`[N]` each client's number in its world"""
+    owned: Tensor
+    """`[N]` how many training samples a client has, on the host, where a GPU need not be waited for"""
     probe_size: int | Literal["all"]
 
     @classmethod
@@ -89,6 +91,7 @@ class Feed:
             uniform=part([f.uniform for f in federations]),
             seed=torch.tensor(seeds).repeat_interleave(sizes).to(device),
             client=torch.cat([torch.arange(int(n)) for n in sizes]).to(device),
+            owned=torch.cat([f.train.count for f in federations]),
             probe_size=probe,
         )
 
@@ -115,10 +118,12 @@ class Feed:
         return self.inputs(rows), labels
 
     def probe(self, clients: Tensor, t: int) -> Probe:
-        """The samples on which some clients `[n]` look at others' models."""
+        """The samples on which some clients `[n]`, given on the host, look at others' models."""
+        most = int(self.owned[clients].max())
+        clients = clients.to(self.pool.device, non_blocking=True)
         size = self.train.count[clients]
         if self.probe_size == "all":
-            at, mask = self.train.padded(clients, int(size.max()))
+            at, mask = self.train.padded(clients, most)
         else:
             seed, client = self.seed[clients], self.client[clients]
             draws = probe_rows(seed, t, client, size[:, None], self.probe_size)

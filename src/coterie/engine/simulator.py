@@ -52,6 +52,9 @@ class Simulator:
         self.message_bytes = message_bytes(stack, self.clients)
         self.stepped = 0
         """Client-steps taken since this object was made."""
+        self._sound = torch.ones(n, dtype=torch.bool)
+        """Who did not diverge, on the host."""
+        self._foreseen: tuple[int, dict[str, Meeting]] = (-1, {})
         self._met: tuple[int, dict[int, Meeting]] = (-1, {})
 
     def tensors(self) -> dict[str, Tensor]:
@@ -67,7 +70,7 @@ class Simulator:
             raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
         for name, tensor in here.items():
             tensor.copy_(saved.tensors[name])
-        self.t = saved.t
+        self.t, self._sound = saved.t, (self.diverged == 0).cpu()
 
     def advance(self) -> list[dict[str, Any]]:
         """Go to the next event and through it; rows for `exchanges.jsonl`."""
@@ -95,12 +98,17 @@ class Simulator:
     def _meetings(self, t: int) -> dict[int, Meeting]:
         """Who meets whom in every world; a broadcast goes to those who met one iteration before."""
         if self._met[0] != t:
-            members = self.stack.members
-            schedules = {m.company: m.schedule for m in members}
-            found = {company: schedule.meeting(t) for company, schedule in schedules.items()}
-            sound = (self.diverged == 0).cpu()
-            self._met = t, {m.id: _among(found[m.company], sound[m.clients]) for m in members}
+            found = self._planned(t)
+            met = {m.id: _among(found[m.company], self._sound[m.clients]) for m in self.stack.members}
+            self._met = t, met
         return self._met[1]
+
+    def _planned(self, t: int) -> dict[str, Meeting]:
+        """Who would meet in every company if nobody diverged."""
+        if self._foreseen[0] != t:
+            schedules = {m.company: m.schedule for m in self.stack.members}
+            self._foreseen = t, {company: schedule.meeting(t) for company, schedule in schedules.items()}
+        return self._foreseen[1]
 
     def due(self) -> bool:
         """Whether now is the time to evaluate."""
@@ -146,24 +154,28 @@ class Simulator:
         return t
 
     def _learn(self, ts: Tensor) -> None:
-        stack, device = self.stack, self.stack.device
-        lr = torch.cat([self._lr(m, ts) for m in stack.members], dim=1).to(device, stack.dtype)
+        stack = self.stack
+        lr = stack.here(torch.cat([self._lr(m, ts) for m in stack.members], dim=1).to(stack.dtype))
         learns = self._learns(ts)
-        losses = torch.empty(len(ts), stack.size, dtype=stack.dtype, device=device)
+        at = stack.here(ts)
+        losses = torch.empty(len(ts), stack.size, dtype=stack.dtype, device=stack.device)
         for lane in self.lanes:
 
             def go(block: slice, lane: Lane = lane) -> None:
                 who = None if learns is None else learns[:, block]
-                losses[:, block] = self._through(lane, block, ts.to(device), lr[:, block], who)
+                losses[:, block] = self._through(lane, block, at, lr[:, block], who)
 
             self.crew.each(go, self._blocks(lane))
         counted = torch.ones_like(losses, dtype=torch.bool) if learns is None else learns
         bad = counted & ~losses.isfinite()
         self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
         self.steps += counted.sum(dim=0)
-        self.stepped += int(counted.sum())
+        following = int(ts[-1]) + 1
+        if stack.members[0].schedule.phase(following) == "exchange":
+            self._planned(following)  # while a GPU still works on the steps
+        self.stepped += losses.numel() if learns is None else int(counted.sum())
         if bool(bad.any()):
-            self._isolate(bad.any(dim=0), ts.to(device)[bad.int().argmax(dim=0)])
+            self._isolate(bad.any(dim=0), at[bad.int().argmax(dim=0)])
 
     def _through(self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None) -> Tensor:
         """Take a block of a lane's clients through all iterations ts; the losses `[K, n]`."""
@@ -229,10 +241,9 @@ class Simulator:
     def _learns(self, ts: Tensor) -> Tensor | None:
         """Who learns when, `[K, N]`; None if everybody always does."""
         members = self.stack.members
-        sound = self.diverged == 0
-        if all(m.schedule.always for m in members) and bool(sound.all()):
+        if all(m.schedule.always for m in members) and bool(self._sound.all()):
             return None
-        return torch.cat([m.schedule.learns(ts) for m in members], dim=1).to(self.stack.device) & sound
+        return self.stack.here(torch.cat([m.schedule.learns(ts) for m in members], dim=1) & self._sound)
 
     def _isolate(self, bad: Tensor, t: Tensor | int) -> None:
         """Clients whose loss or model is not finite at t take no further part, and are named."""
@@ -240,6 +251,7 @@ class Simulator:
         if not bool(fresh.any()):
             return
         self.diverged.copy_(torch.where(fresh, t, self.diverged))
+        self._sound &= ~fresh.cpu()
         for m in self.stack.members:
             for client in fresh[m.clients].nonzero().flatten().tolist():
                 if self.progress:

@@ -61,7 +61,7 @@ class Group(NamedTuple):
     attack: Attack | None
     """What its attackers do to their messages."""
     attacker: Tensor
-    """`[n]` bool: who attacks"""
+    """`[n]` bool: who attacks, on the host"""
 
     def method(self, hyper: Tensors) -> Algorithm:
         """The method of one client."""
@@ -106,6 +106,10 @@ class Stack:
     def size(self) -> int:
         """N, the clients of all worlds."""
         return int(self.groups[-1].clients.stop)
+
+    def here(self, tensor: Tensor) -> Tensor:
+        """A tensor of the host on the device, without waiting for what the device is at."""
+        return tensor.to(self.device, non_blocking=True)
 
     def initial(self) -> Clients:
         """Every client before the first iteration."""
@@ -240,7 +244,7 @@ def _stack(
                 tuple(members),
                 slice(first, at),
                 _attack(items[0][1]),
-                torch.cat([m.world.attackers for m in members]).to(device),
+                torch.cat([m.world.attackers for m in members]),
             )
         )
     return Stack(task, tuple(groups), device, dtype)
@@ -268,8 +272,10 @@ def _vectors(members: Sequence[Member], device: torch.device, dtype: torch.dtype
     return vectors
 
 
-def gather(state: State, index: Tensor | slice | None) -> State:
-    """The states of some clients; a slice gives views, and None one client an axis of clients."""
+def gather(state: State, index: Tensor | slice | int | None) -> State:
+    """The states of some clients, or of one; a slice gives views, and None one client an axis of clients."""
+    if isinstance(index, Tensor) and index.dim() == 1:
+        return State(*({k: v.index_select(0, index) for k, v in part.items()} for part in state))
     return State(*({k: v[index] for k, v in part.items()} for part in state))
 
 
@@ -278,6 +284,7 @@ def put(state: State, index: Tensor | slice, new: State) -> None:
     for part, values in zip(state, new, strict=True):
         for k, v in values.items():
             target = part[k]
-            if isinstance(index, slice) and target[index].data_ptr() == v.data_ptr():
-                continue  # it was changed in place already
-            target[index] = v
+            if isinstance(index, Tensor):
+                target.index_copy_(0, index, v)
+            elif target[index].data_ptr() != v.data_ptr():  # else it was changed in place already
+                target[index] = v

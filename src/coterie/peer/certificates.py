@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from cryptography import x509
@@ -94,28 +95,13 @@ class Anchor:
 
         Whether it holds at this time, and whether it was revoked, is not looked at here.
         """
-        if len(der) > LARGEST:
-            raise Refused(Reason.SIZE, f"a certificate of {len(der)} bytes; at most {LARGEST}")
-        try:
-            certificate = x509.load_der_x509_certificate(der)
-            certificate.verify_directly_issued_by(self.certificate)
-        except Exception as error:  # what hostile bytes make a parser raise is not written down anywhere
-            raise Refused(
-                Reason.CERTIFICATE,
-                f"a certificate that is not of the CA of {self.federation!r} ({_why(error)})",
-            ) from None
-        try:
-            return self._leaf(certificate)
-        except (ValueError, TypeError, x509.ExtensionNotFound) as error:
-            raise Refused(
-                Reason.CERTIFICATE, f"a certificate that is not made for a peer ({_why(error)})"
-            ) from None
+        return _leaf(self, der)
 
     def verify(self, signature: bytes, data: bytes) -> bool:
         """Whether the CA itself signed this."""
         return verified(_p256(self.certificate), signature, data)
 
-    def _leaf(self, certificate: x509.Certificate) -> Leaf:
+    def _read(self, certificate: x509.Certificate) -> Leaf:
         extensions = certificate.extensions
         get = extensions.get_extension_for_class
         strange = [e.oid.dotted_string for e in extensions if e.critical and not isinstance(e.value, _KNOWN)]
@@ -148,6 +134,27 @@ class Anchor:
             certificate.not_valid_after_utc,
             _p256(certificate),
         )
+
+
+@lru_cache(maxsize=1024)
+def _leaf(anchor: Anchor, der: bytes) -> Leaf:
+    """Kept, since the same few are shown at every call; only those that are sound, for others raise."""
+    if len(der) > LARGEST:
+        raise Refused(Reason.SIZE, f"a certificate of {len(der)} bytes; at most {LARGEST}")
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        certificate.verify_directly_issued_by(anchor.certificate)
+    except Exception as error:  # what hostile bytes make a parser raise is not written down anywhere
+        raise Refused(
+            Reason.CERTIFICATE,
+            f"a certificate that is not of the CA of {anchor.federation!r} ({_why(error)})",
+        ) from None
+    try:
+        return anchor._read(certificate)
+    except (ValueError, TypeError, x509.ExtensionNotFound) as error:
+        raise Refused(
+            Reason.CERTIFICATE, f"a certificate that is not made for a peer ({_why(error)})"
+        ) from None
 
 
 def one_certificate(pem: bytes) -> x509.Certificate:

@@ -17,11 +17,12 @@ from zlib import crc32
 from coterie.core.streams import Stream
 from coterie.peer import wire
 from coterie.peer.breaker import Breaker, Circuit
+from coterie.peer.certificates import Leaf
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut, Unreachable
 from coterie.peer.grpc_common import SERVICE, Channel, Count, failure, grpc, options, target
 from coterie.peer.identity import Identity
 from coterie.peer.ids import flaw, server_name
-from coterie.peer.limits import Limits, within
+from coterie.peer.limits import Limits, aside, within
 from coterie.peer.proof import NONCE, Denied, verify
 from coterie.peer.schema import Schema
 from coterie.peer.transport import Letter
@@ -30,6 +31,9 @@ from coterie.peer.wire_pb2 import Answer, Ask
 __all__ = ["GrpcTransport"]
 
 _TO_BE_LEFT_ALONE = (Reason.BUSY, Reason.CERTIFICATE, Reason.IDENTITY)
+
+PROVED = 2.0
+"""Seconds for which a proof holds: a small model that is pushed soon after it goes in one piece."""
 
 Call: TypeAlias = Any
 """A call of grpc.aio, whose types are private."""
@@ -42,6 +46,8 @@ class _Line:
         self.identity, self.peer, self.address, self.channel = identity, peer, address, channel
         self.greeted = False
         self.greeting = asyncio.Lock()
+        self.proved: tuple[float, Leaf] | None = None
+        """When it last proved who it is, and with which certificate."""
 
 
 class GrpcTransport:
@@ -81,25 +87,30 @@ class GrpcTransport:
                 parcel = wire.Parcel(
                     self._schema, self._terms, self._identity.id, peer, answer.header, self._limits.magnitude
                 )
+                parcel.begin(answer.chunk)
                 while not parcel.full:
                     parcel.add((await self._read(call, peer)).chunk)
                 await self._end(call, peer)
             finally:
                 call.cancel()
-            return await asyncio.to_thread(parcel.finish)
+            return await aside(self._schema.length, parcel.finish)
 
     async def push(self, peer: str, address: str, letter: Letter) -> bool:
         """The own model to them. True: taken; False: they had it."""
         async with self._call("push", peer, address) as line:
             ask = self._ask()
             ask.header.CopyFrom(wire.header(self._schema, self._terms, letter))
+            pieces = wire.chunks(self._schema, letter.message, self._limits.chunk)
+            if self._schema.length <= self._limits.chunk and self._trusted(line):
+                ask.chunk = next(pieces)
+                return (await self._unary(line, "Push", ask)).taken
             call = line.channel.stream_stream(f"/{SERVICE}/Push")(
                 timeout=self._limits.deadline(self._schema.length)
             )
             try:
                 await self._write(call, peer, ask)
                 self._verify(await self._read(call, peer), ask, line)
-                for chunk in wire.chunks(self._schema, letter.message, self._limits.chunk):
+                for chunk in pieces:
                     await self._write(call, peer, Ask(chunk=chunk))
                 await call.done_writing()
                 taken = (await self._read(call, peer)).taken
@@ -239,7 +250,15 @@ class GrpcTransport:
         return Ask(terms=self._terms.encode(), nonce=secrets.token_bytes(NONCE))
 
     def _verify(self, answer: Answer, ask: Ask, line: _Line) -> None:
-        verify(answer.proof, line.identity, ask.nonce, line.peer, self._denied)
+        leaf = verify(answer.proof, line.identity, ask.nonce, line.peer, self._denied)
+        line.proved = self._clock(), leaf
+
+    def _trusted(self, line: _Line) -> bool:
+        """Whether it has just proved who it is, as at the pull before a push, and is still a member."""
+        if line.proved is None:
+            return False
+        then, leaf = line.proved
+        return self._clock() - then < PROVED and not self._denied(leaf.id, leaf.serial)
 
     async def _unary(self, line: _Line, method: str, ask: Ask) -> Answer:
         call = line.channel.unary_unary(f"/{SERVICE}/{method}")

@@ -18,7 +18,7 @@ from coterie.peer import wire
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.grpc_common import REASON, SERVICE, Count, grpc, options
 from coterie.peer.identity import Identity
-from coterie.peer.limits import Gate, Limits, within
+from coterie.peer.limits import Gate, Limits, aside, within
 from coterie.peer.log import worth_saying
 from coterie.peer.proof import Denied, der, member, prove
 from coterie.peer.schema import Schema
@@ -166,9 +166,10 @@ class GrpcServer:
             answer = self._admit(wire.read_ask(data), caller)
             letter = await self._answers.offer(caller.id)
             answer.header.CopyFrom(wire.header(self._schema, self._terms, letter))
-            await self._write(context, answer)
             for chunk in wire.chunks(self._schema, letter.message, self._limits.chunk):
-                await self._write(context, Answer(chunk=chunk))
+                answer.chunk = chunk  # the first one goes with the header
+                await self._write(context, answer)
+                answer = Answer()
 
     async def _push(self, asks: AsyncIterator[bytes], context: Context) -> None:
         async with self._call("push", context) as caller:
@@ -183,14 +184,18 @@ class GrpcServer:
                     ask.header,
                     self._limits.magnitude,
                 )
-                await self._write(context, answer)
+                parcel.begin(ask.chunk)
+                if not parcel.full:
+                    await self._write(context, answer)
+                    answer = Answer()
                 while not parcel.full:
                     parcel.add((await self._read(context)).chunk)
                 await self._end(context)
-                letter = await asyncio.to_thread(parcel.finish)
+                letter = await aside(self._schema.length, parcel.finish)
                 self._caller(context)  # it may have been revoked meanwhile
                 taken = await self._answers.deliver(letter)
-            await self._write(context, Answer(taken=taken))
+            answer.taken = taken
+            await self._write(context, answer)
 
     async def _gossip(self, data: bytes, context: Context) -> bytes:
         async with self._call("gossip", context) as caller:

@@ -12,9 +12,12 @@ from typing import TypeVar
 from coterie.peer.errors import Reason, Refused, TimedOut
 from coterie.peer.wire import MAGNITUDE
 
-__all__ = ["Gate", "Limits", "within"]
+__all__ = ["Gate", "Limits", "aside", "within"]
 
 T = TypeVar("T")
+
+AT_ONCE = 2**19
+"""Bytes that are hashed and checked in less time than it takes to change threads twice."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,11 @@ async def within(seconds: float, work: Awaitable[T], what: str) -> T:
             return await work
     except TimeoutError:
         raise TimedOut(f"{what}: nothing for {seconds:g} s; given up") from None
+
+
+async def aside(size: int, work: Callable[[], T]) -> T:
+    """The result of work on so many bytes: on little of it at once, else beside the event loop."""
+    return work() if size <= AT_ONCE else await asyncio.to_thread(work)
 
 
 class Gate:

@@ -23,6 +23,7 @@ from coterie.peer.company import Company
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.journal import Journal, Past
 from coterie.peer.learner import Client, Learner, Snapshot
+from coterie.peer.limits import aside
 from coterie.peer.log import worth_saying
 from coterie.peer.roster import Roster
 from coterie.peer.schema import Schema
@@ -240,7 +241,7 @@ class Node:
             return wire.letter(self.schema, self.id, self.settings.run, now.version, message)
 
         async with self._speaking:
-            return await asyncio.to_thread(sealed)  # a digest of a large model takes a while
+            return await aside(self.schema.bytes, sealed)
 
     def _slot(self, peer: str) -> int:
         """The entry of the own row that belongs to a peer; one that was another's starts afresh."""

@@ -12,6 +12,7 @@ import hashlib
 import ssl
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeAlias
 
 from coterie.peer.certificates import Leaf, verified
@@ -28,6 +29,7 @@ NONCE = 32
 _TAG = b"coterie proof 1\0"
 
 
+@lru_cache(maxsize=1024)
 def der(pem: bytes) -> bytes:
     """The certificate without its wrapping."""
     return ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))
@@ -52,13 +54,14 @@ def prove(identity: Identity, nonce: bytes, caller: bytes) -> Proof:
     )
 
 
-def verify(proof: Proof, identity: Identity, nonce: bytes, dialled: str, denied: Denied) -> None:
+def verify(proof: Proof, identity: Identity, nonce: bytes, dialled: str, denied: Denied) -> Leaf:
     """That the one who answers us is the one we dialled, and still a member; else `Refused`."""
     leaf = member(identity, proof.certificate, denied)
     if leaf.id != dialled:
         raise Refused(Reason.IDENTITY, f"{leaf.id} answers at the address of {dialled}; no model was moved")
     if not verified(leaf.key, proof.signature, _transcript(nonce, der(identity.certificate_pem))):
         raise Refused(Reason.SIGNATURE, f"who answers at the address of {dialled} does not hold its key")
+    return leaf
 
 
 def _transcript(nonce: bytes, caller: bytes) -> bytes:

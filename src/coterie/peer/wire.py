@@ -194,6 +194,11 @@ class Parcel:
         """Whether all of it is there."""
         return self._got == self._schema.length
 
+    def begin(self, chunk: bytes) -> None:
+        """The first piece, if it came with the header."""
+        if chunk:
+            self.add(chunk)
+
     def add(self, chunk: bytes) -> None:
         """The next piece."""
         opening, start, end = self._schema.opening, self._got, self._got + len(chunk)
