@@ -16,6 +16,7 @@ import signal
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,7 +55,7 @@ def data(work: str) -> tuple[torch.Tensor, torch.Tensor]:
     return samples(WORKS[work])
 
 
-def _settings(work: str, every: int | None, ports: list[int]) -> list[Settings]:
+def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: list[int]) -> list[Settings]:
     """Two peers that exchange, or do not know each other."""
     w = WORKS[work]
     common: dict[str, Any] = {
@@ -67,7 +68,8 @@ def _settings(work: str, every: int | None, ports: list[int]) -> list[Settings]:
             "validation": 0.0,
         },
         "train": {"batch": w.batch, "lr": 0.01},
-        "exchange": {"every": every or NEVER},
+        "method": {"name": "KD-PDFL", "adoption": options["adoption"]},
+        "exchange": {"every": every or NEVER, "probe": options["probe"]},
         "evaluate": {"every": NEVER, "uniform": 2 * w.classes},
         "quorum": 0 if every is None else len(ports) - 1,
     }
@@ -80,9 +82,11 @@ def _settings(work: str, every: int | None, ports: list[int]) -> list[Settings]:
     ]
 
 
-def measure(folder: Path, work: str, every: int | None, seconds: float, peers: int = 2) -> Speed:
+def measure(
+    folder: Path, work: str, every: int | None, seconds: float, options: Mapping[str, Any], peers: int = 2
+) -> Speed:
     """One turn; `every` None: each peer learns alone."""
-    files = lay_out(folder, _settings(work, every, free_ports(peers)))
+    files = lay_out(folder, _settings(work, every, options, free_ports(peers)))
     cores = sorted(os.sched_getaffinity(0))
     running = [
         PeerProcess(name, file, prepare=partial(_pinned, cores[i % len(cores)]))
@@ -135,18 +139,22 @@ def _seen(peer: PeerProcess) -> tuple[float, float, int, int]:
     return time.monotonic(), cpu, status["t"], status["exchanges"]
 
 
-def compare(work: str, pairs: int, seconds: float, every: int) -> dict[str, Any]:
+def compare(
+    work: str, pairs: int = 5, seconds: float = 5.0, every: int = 20, **options: Any
+) -> dict[str, Any]:
     """Turns of both kinds, and the ratios of each pair."""
+    options = {"adoption": "ignore", "probe": "all", **options}
     turns: list[tuple[Speed, Speed]] = []
     for _ in range(pairs):
         with tempfile.TemporaryDirectory() as place:
-            plain = measure(Path(place, "alone"), work, None, seconds)
-            turns.append((plain, measure(Path(place, "exchanging"), work, every, seconds)))
+            plain = measure(Path(place, "alone"), work, None, seconds, options)
+            turns.append((plain, measure(Path(place, "exchanging"), work, every, seconds, options)))
     wall = sorted(b.steps / a.steps for a, b in turns)
     cpu = sorted(a.cpu / b.cpu for a, b in turns)
     return {
         "work": work,
         "every": every,
+        **options,
         "alone_steps_s": round(statistics.median(a.steps for a, _ in turns), 1),
         "exchanging_steps_s": round(statistics.median(b.steps for _, b in turns), 1),
         "exchanges_s": round(statistics.median(b.exchanges for _, b in turns) / seconds / 2, 1),
@@ -156,16 +164,29 @@ def compare(work: str, pairs: int, seconds: float, every: int) -> dict[str, Any]
     }
 
 
+def _probe(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
 def main() -> None:
     """All works."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--works", nargs="+", default=list(WORKS), choices=list(WORKS))
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--every", type=int, default=20)
+    parser.add_argument("--adoption", default="ignore", help="what becomes of broadcasts")
+    parser.add_argument("--probe", type=_probe, default="all", help="samples with which it looks at models")
     args = parser.parse_args()
     for work in args.works:
-        print(json.dumps(compare(work, args.pairs, args.seconds, args.every)), flush=True)
+        print(
+            json.dumps(
+                compare(work, args.pairs, args.seconds, args.every, adoption=args.adoption, probe=args.probe)
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

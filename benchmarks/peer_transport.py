@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ async def measure(folder: Path, address: str, megabytes: int, repeat: int, limit
 
 
 def main() -> None:
-    """Both processes, one size after the other."""
+    """By command line: all of it, or one of the two processes."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -135,14 +135,20 @@ def main() -> None:
         result = asyncio.run(measure(Path(folder), address, args.megabytes[0], args.repeat, limits))
         print(json.dumps(result))
         return
+    for result in transport(args.megabytes, args.repeat, args.chunk):
+        print(json.dumps(result) if args.json else report(result), flush=True)
+
+
+def transport(sizes: Sequence[int], repeat: int, chunk: int = Limits().chunk) -> Iterator[dict[str, Any]]:
+    """Both processes, one size after the other."""
     with tempfile.TemporaryDirectory() as place:
         authority = Authority.create(Path(place, "ca"), "bench")
         for name in ("a", "b"):
             request(Path(place, name), name)
             authority.issue(Path(place, name, "peer.csr").read_bytes(), Path(place, name))
-        for megabytes in args.megabytes:
+        for megabytes in sizes:
             common = [sys.executable, __file__, "--megabytes", str(megabytes)]
-            common += ["--repeat", str(args.repeat), "--chunk", str(args.chunk)]
+            common += ["--repeat", str(repeat), "--chunk", str(chunk)]
             with subprocess.Popen(
                 [*common, "--serve", f"{place}/b"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             ) as server:
@@ -155,7 +161,7 @@ def main() -> None:
                 server.stdin.flush()
                 memory = json.loads(server.stdout.readline())
                 result["answerer_MB"] = [round(memory["base"]), round(memory["peak"])]
-            print(json.dumps(result) if args.json else report(result), flush=True)
+            yield result
 
 
 def report(result: dict[str, Any]) -> str:

@@ -118,11 +118,7 @@ class Soak:
 
     def _growth(self, name: str) -> list[Breach]:
         """The longest life of each peer: its last third against its second."""
-        lives: dict[int, list[Sample]] = {}
-        for sample in self.samples:
-            if sample.peer == name:
-                lives.setdefault(sample.pid, []).append(sample)
-        life = max(lives.values(), key=len, default=[])
+        life = max(_lives(self.samples, name), key=len, default=[])
         if len(life) < 60:
             return []
         third = len(life) // 3
@@ -135,10 +131,35 @@ class Soak:
         return found
 
 
+def _lives(samples: list[Sample], name: str) -> list[list[Sample]]:
+    """What one peer held, for each of its processes."""
+    lives: dict[int, list[Sample]] = {}
+    for sample in samples:
+        if sample.peer == name:
+            lives.setdefault(sample.pid, []).append(sample)
+    return list(lives.values())
+
+
 def _markdown(report: dict[str, Any], samples: list[Sample]) -> str:
+    verdict = "nothing was wrong" if report["sound"] else "something was wrong, see below"
     rows = [f"| {key} | {value} |" for key, value in report.items() if key != "breaches"]
-    lines = ["# Soak", "", "| | |", "| --- | --- |", *rows, "", *map(str, report["breaches"]), ""]
+    lines = ["# Soak", "", f"Verdict: {verdict}.", "", "| | |", "| --- | --- |", *rows, ""]
+    lines += [*(f"- {breach}" for breach in report["breaches"]), ""]
     lines += [
+        "| peer | lives | the longest, minutes | descriptors, by thirds | memory in MB, by thirds |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name in sorted({sample.peer for sample in samples}):
+        lives = _lives(samples, name)
+        life = max(lives, key=len)
+        third = max(1, len(life) // 3)
+        parts = [part for k in range(3) if (part := life[k * third : (k + 1) * third])]
+        files = ", ".join(f"{statistics.median(s.files for s in part):.0f}" for part in parts)
+        memory = ", ".join(f"{statistics.median(s.kilobytes for s in part) / 1000:.0f}" for part in parts)
+        minutes = (life[-1].seconds - life[0].seconds) / 60
+        lines.append(f"| {name} | {len(lives)} | {minutes:.1f} | {files} | {memory} |")
+    lines += [
+        "",
         "| minute | descriptors, median, most | memory in MB, median, most |",
         "| --- | --- | --- |",
     ]

@@ -149,6 +149,12 @@ class Schedule:
         return self.graph.clients
 
     @property
+    def stars(self) -> int:
+        """How many wake at once, if so many are there."""
+        rate = self.exchange.stars
+        return rate if isinstance(rate, int) else max(1, round(rate * self.clients))
+
+    @property
     def iterations(self) -> int:
         return self.train.iterations
 
@@ -179,44 +185,54 @@ class Schedule:
 
     def meeting(self, t: int) -> Meeting:
         """Who meets whom in the exchange of iteration t."""
-        present = self.present(t)
-        star = self._stars(t, present)
-        neighbour, gain = self._in_reach(t, star, present)
+        return self.meetings([t])[0]
+
+    def meetings(self, ts: Sequence[int]) -> list[Meeting]:
+        """Those of several iterations, drawn together; the rows of all their stars are one axis S."""
+        when = torch.tensor(ts)
+        present, later = self.present(when), self.present(when + 1)
+        at, star = self._stars(when, present)
+        t = when[at]
+        neighbour, gain = self._in_reach(t, star, present[at])
         asked = gain > 0
         heard = asked & self._arrives("reply", t, neighbour, star)
-        later = self.present(t + 1)
         # A star that heard nobody has no new model to send, and one that has left sends nothing.
-        speaks = heard.any(dim=1) & later[star]
-        listens = later.index_fill(0, star, False)
+        speaks = heard.any(dim=1) & later[at, star]
+        later[at, star] = False  # stars do not listen
         reached = asked & self._arrives("broadcast", t, neighbour, star)
-        reached &= speaks[:, None] & listens[neighbour]
-        return Meeting(star, neighbour, asked, heard, _best(reached, neighbour, gain, self.clients))
+        reached &= speaks[:, None] & later[at[:, None], neighbour]
+        told = _best(reached, at[:, None] * self.clients + neighbour, gain, len(ts) * self.clients)
+        sizes = at.bincount(minlength=len(ts)).tolist()
+        parts = (torch.split(part, sizes) for part in (star, neighbour, asked, heard, told))
+        return [_trimmed(Meeting(*rows)) for rows in zip(*parts, strict=True)]
 
-    def _stars(self, t: int, present: Tensor) -> Tensor:
-        rate = self.exchange.stars
-        count = rate if isinstance(rate, int) else max(1, round(rate * self.clients))
-        here = present.nonzero()[:, 0]
-        order = Stream(self.seed, "star").uniform(1, t, here)[:, 0].argsort(stable=True)
-        return here[order[:count]].sort().values
+    def _stars(self, when: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+        """Who wakes, and in which of the iterations."""
+        u = Stream(self.seed, "star").uniform(1, when[:, None], torch.arange(self.clients))[..., 0]
+        order = torch.where(present, u, torch.inf).argsort(dim=1, stable=True)
+        woken = torch.zeros_like(present).scatter(1, order[:, : self.stars], True) & present
+        at, star = woken.nonzero(as_tuple=True)
+        return at, star
 
-    def _in_reach(self, t: int, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    def _in_reach(self, t: Tensor, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
-        parts = (self._best_links(t, some, present) for some in torch.split(star, _AT_ONCE))
-        neighbours, gains = zip(*parts, strict=True)
+        rows = (torch.split(part, _AT_ONCE) for part in (t, star, present))
+        neighbours, gains = zip(*(self._best_links(*some) for some in zip(*rows, strict=True)), strict=True)
         return _stacked(neighbours), _stacked(gains)
 
-    def _best_links(self, t: int, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    def _best_links(self, t: Tensor, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         candidate = self.graph.candidates(star)
         u = Stream(self.seed, "gain").uniform(candidate.shape[1], t, star)
         gain = self.links(u, star, candidate)
-        gain = torch.where((candidate >= 0) & present[candidate], gain, 0.0)
+        there = (candidate >= 0) & present.gather(1, candidate.clamp_min(0))
+        gain = torch.where(there, gain, 0.0)
         most = max((gain > 0).sum(dim=1).tolist(), default=0)
         gain, slot = gain.topk(min(most, self.exchange.cap or most))
         # Padding sorts behind the last client, and then becomes 0.
         neighbour, order = torch.where(gain > 0, candidate.gather(1, slot), self.clients).sort(dim=1)
         return neighbour % self.clients, gain.gather(1, order)
 
-    def _arrives(self, message: str, t: int, neighbour: Tensor, star: Tensor) -> Tensor:
+    def _arrives(self, message: str, t: Tensor, neighbour: Tensor, star: Tensor) -> Tensor:
         """Which messages between each star and its neighbours are not lost, `[S, K]`."""
         if not self.exchange.loss:
             return torch.ones_like(neighbour, dtype=torch.bool)
@@ -229,15 +245,19 @@ def _stacked(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([pad(part, (0, width - part.shape[1])) for part in parts])
 
 
-def _best(reached: Tensor, neighbour: Tensor, gain: Tensor, clients: int) -> Tensor:
-    """`reached` `[S, K]`, but each client only by the star with the best link, the first if equal."""
-    if len(gain) == 1:
-        return reached
+def _trimmed(meeting: Meeting) -> Meeting:
+    """Without the columns in which no star of this iteration asks anybody."""
+    width = int(meeting.asked.sum(dim=1).max()) if len(meeting.star) else 0
+    return Meeting(meeting.star, *(table[:, :width] for table in meeting[1:]))
+
+
+def _best(reached: Tensor, who: Tensor, gain: Tensor, count: int) -> Tensor:
+    """`reached` `[S, K]`, but each of `count` clients only by the star with the best link, or the first."""
 
     def winners(among: Tensor, score: Tensor) -> Tensor:
-        best = torch.zeros(clients, dtype=score.dtype)
-        best.scatter_reduce_(0, neighbour[among], score[among], "amax")
-        return among & (score == best[neighbour])
+        best = torch.zeros(count, dtype=score.dtype)
+        best.scatter_reduce_(0, who[among], score[among], "amax")
+        return among & (score == best[who])
 
     first = torch.arange(len(gain), 0, -1)[:, None].expand_as(gain)
     return winners(winners(reached, gain), first)

@@ -47,7 +47,7 @@ def test_in_several_goes_it_is_the_same(chunk: int, monkeypatch: pytest.MonkeyPa
     s = simulator(hard(methods=["Local", "FedAvg"], seeds=[0, 1]))
     s.advance()
     whole = accuracies(s.stack.task, s.stack.feed, s.clients.whole)
-    monkeypatch.setattr("coterie.engine.evaluation.CHUNK_BYTES", chunk)
+    monkeypatch.setattr("coterie.engine.memory.PASSING", chunk)
     same(accuracies(s.stack.task, s.stack.feed, s.clients.whole), whole)
 
 

@@ -198,7 +198,7 @@ def test_neighbours_that_mix_write_that_down_too() -> None:
 def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for chunk in (256 << 20, 1):
-        monkeypatch.setattr("coterie.engine.exchange.CHUNK_BYTES", chunk)
+        monkeypatch.setattr("coterie.engine.memory.PASSING", chunk)
         s = simulator(hard(methods=EVERY_METHOD))
         rows = []
         while s.t < s.stack.iterations:

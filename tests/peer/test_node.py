@@ -15,6 +15,7 @@ import torch
 from coterie.core.errors import CoterieError
 from coterie.peer import journal, wire
 from coterie.peer.errors import PeerError, Reason, Refused
+from coterie.peer.limits import Allowance
 from coterie.peer.memory import Network
 from coterie.peer.node import Node
 from coterie.peer.roster import Fixed
@@ -105,6 +106,26 @@ def test_many_copies_at_once_are_taken_once(tmp_path: Path) -> None:
                 False
             ] * 19 + [True]
         assert len(rows(node, "adopt")) == 1
+
+    asyncio.run(main())
+
+
+def test_whoever_pushes_all_the_time_is_refused_after_its_share(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = [0.0]
+        async with alone(tmp_path, rate=20, method={"name": "KD-PDFL", "adoption": "mix"}) as node:
+            node.allowance = Allowance(lambda: clock[0], share=0.1, most=1e-6)
+            assert await node.deliver(model(node, "p1", Version(1, 1), 0.1))
+            pushed = model(node, "p1", Version(1, 2), 0.1)
+            with pytest.raises(
+                Refused, match="models that p1 pushed took more than 10% of the time"
+            ) as caught:
+                await node.deliver(pushed)
+            assert caught.value.reason is Reason.BUSY
+            assert await node.deliver(model(node, "p2", Version(1, 1), 0.1))  # another one has its own share
+            clock[0] += 60
+            assert await node.deliver(pushed)  # it was refused, not seen
+        assert [row["peer"] for row in rows(node, "adopt")] == ["p1", "p2", "p1"]
 
     asyncio.run(main())
 
@@ -327,5 +348,20 @@ def test_quorum(tmp_path: Path) -> None:
         peer.stop.set()
         await life
         peer.close()
+
+    asyncio.run(main())
+
+
+def test_who_ignores_broadcasts_sends_none(tmp_path: Path) -> None:
+    async def main() -> None:
+        network = Network()
+        careful = {"method": {"name": "KD-PDFL", "adoption": "ignore"}, "rate": 200}
+        peers = [Peer(network, settings(i, tmp_path, **careful)) for i in range(2)]
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(peer.running()) for peer in peers]
+            await until(lambda: any(node.exchanges for node in nodes))
+        for node in nodes:
+            assert not rows(node, "told")
+            assert not rows(node, "adopt")
 
     asyncio.run(main())

@@ -9,13 +9,11 @@ from torch.func import vmap
 from coterie.core.task import Task
 from coterie.core.types import State
 from coterie.engine.feed import Feed, Part
+from coterie.engine.memory import at_once
 from coterie.engine.network import network
 from coterie.engine.stack import gather
 
 __all__ = ["accuracies", "accuracy"]
-
-CHUNK_BYTES = 256 << 20
-"""Clients whose samples and outputs are larger than this together are taken in several goes."""
 
 
 def accuracies(task: Task, feed: Feed, state: State) -> dict[str, Tensor]:
@@ -33,7 +31,7 @@ def accuracy(task: Task, feed: Feed, part: Part, state: State) -> Tensor:
     if not width:
         return torch.full((n,), torch.nan)
     sample = feed.pool[0].numel() * feed.pool.element_size()
-    step = max(1, CHUNK_BYTES // max(1, 4 * width * sample))
+    step = at_once(4 * width * sample, feed.pool.device)
     results = []
     for at in range(0, n, step):
         some = torch.arange(at, min(at + step, n), device=feed.pool.device)

@@ -14,17 +14,15 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from coterie.core.algorithm import Algorithm, receive, wake
+from coterie.core.algorithm import Algorithm, guarded
 from coterie.core.attack import attack_key
 from coterie.core.task import Task
 from coterie.core.types import Inbox, Info, Message, Probe, State, Tensors
+from coterie.engine.memory import at_once
 from coterie.engine.stack import Clients, Group, Stack, gather, put
 from coterie.schedule import Meeting
 
 __all__ = ["Event", "broadcast", "exchange", "message_bytes"]
-
-CHUNK_BYTES = 256 << 20
-"""Stars whose inboxes are larger than this together are taken in several goes."""
 
 Meetings = Mapping[int, Meeting]
 """Who meets whom in each world, by its number."""
@@ -58,12 +56,12 @@ class _Letters(NamedTuple):
 
 def exchange(stack: Stack, clients: Clients, meetings: Meetings, t: int) -> list[Event]:
     """At t ≡ 0 (mod T_ex) stars ask, look and mix."""
-    return _for_all(stack, clients, meetings, t, _stars, wake)
+    return _for_all(stack, clients, meetings, t, _stars, lambda method, *given: method.mix(*given))
 
 
 def broadcast(stack: Stack, clients: Clients, meetings: Meetings, t: int) -> list[Event]:
     """At t ≡ 1 (mod T_ex) the neighbours hear the star's new model."""
-    return _for_all(stack, clients, meetings, t, _listeners, receive)
+    return _for_all(stack, clients, meetings, t, _listeners, lambda method, *given: method.adopt(*given))
 
 
 def _for_all(
@@ -148,13 +146,23 @@ def _one_go(
     )
     probe = stack.feed.probe(letters.reader + group.clients.start, t)
     hyper = {k: v[reader] for k, v in group.hyper.items()}
-    before = gather(state, reader)
-    each = partial(_act, stack.task, group, act)
-    if readers > 1:
-        return vmap(each)(hyper, before, inbox, probe)
+    return guarded(partial(_each, stack.task, group, act, hyper), gather(state, reader), inbox, probe)
+
+
+def _each(
+    task: Task, group: Group, act: Act, hyper: Tensors, state: State, inbox: Inbox, probe: Probe
+) -> tuple[State, Info]:
+    """Every reader on its own, all in one batched call."""
+
+    def one(hyper: Tensors, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+        return act(group.method(hyper), task, state, inbox, probe)
+
+    if len(inbox.heard) > 1:
+        return vmap(one)(hyper, state, inbox, probe)
     own = Inbox({k: m[0] for k, m in inbox.messages.items()}, *(part[0] for part in inbox[1:]))
-    alone = {k: v[0] for k, v in hyper.items()}
-    new, info = each(alone, gather(before, 0), own, Probe(*(part[0] for part in probe)))
+    new, info = one(
+        {k: v[0] for k, v in hyper.items()}, gather(state, 0), own, Probe(*(part[0] for part in probe))
+    )
     return gather(new, None), {k: v[None] for k, v in info.items()}
 
 
@@ -183,16 +191,10 @@ def _offer(task: Task, group: Group, hyper: Tensors, state: State) -> Message:
     return group.method(hyper).offer(task, state)
 
 
-def _act(
-    task: Task, group: Group, act: Act, hyper: Tensors, state: State, inbox: Inbox, probe: Probe
-) -> tuple[State, Info]:
-    return act(group.method(hyper), task, state, inbox, probe)
-
-
 def _chunks(stack: Stack, state: State, letters: _Letters) -> Iterator[slice]:
     readers, senders = letters.sender.shape
     model = sum(v[0].numel() * v.element_size() for part in state[:2] for v in part.values())
-    step = max(1, CHUNK_BYTES // max(1, model * (senders + 2)))
+    step = at_once(model * (senders + 2), stack.device)
     return (slice(i, i + step) for i in range(0, readers, step))
 
 

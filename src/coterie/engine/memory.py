@@ -12,7 +12,7 @@ from coterie.core.errors import NoRoomError
 from coterie.core.task import Task
 from coterie.experiment import World
 
-__all__ = ["in_parts", "models_bytes", "room_for_clients"]
+__all__ = ["at_once", "in_parts", "models_bytes", "room_for_clients"]
 
 BOOKS = 500
 """Bytes that dealing takes for each client, at the least, whatever the client gets."""
@@ -20,6 +20,14 @@ COPIES = 3
 """A model, its gradient, and the model after the step."""
 MODELS = 0.8
 """The part of the memory that is there for models; the rest is for data and what comes and goes."""
+PASSING = 256 << 20
+"""Bytes that what comes and goes may take at once, at the least; more if a GPU has much more."""
+
+
+def at_once(each: int, device: torch.device) -> int:
+    """How many things of `each` bytes are computed in one go; a GPU wants many, a processor has a cache."""
+    room = max(PASSING, _memory(device) // 64) if device.type == "cuda" else PASSING
+    return max(1, room // max(1, each))
 
 
 def room_for_clients(worlds: Sequence[World]) -> None:

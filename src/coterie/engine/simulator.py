@@ -29,6 +29,8 @@ BLOCK_BYTES = 4 << 20
 """On a CPU: models of clients that step together; about what stays in the cache."""
 LONGEST = 32
 """The most local steps taken between two looks at the clock."""
+MOST_AHEAD, LINKS_AHEAD = 32, 1 << 18
+"""Exchanges, and links of a world, that are drawn at once."""
 
 
 class Simulator:
@@ -54,7 +56,7 @@ class Simulator:
         """Client-steps taken since this object was made."""
         self._sound = torch.ones(n, dtype=torch.bool)
         """Who did not diverge, on the host."""
-        self._foreseen: tuple[int, dict[str, Meeting]] = (-1, {})
+        self._foreseen: dict[int, dict[str, Meeting]] = {}
         self._met: tuple[int, dict[int, Meeting]] = (-1, {})
 
     def tensors(self) -> dict[str, Tensor]:
@@ -86,9 +88,11 @@ class Simulator:
         meetings = self._meetings(self.t if woke else self.t - 1)
         act = exchange if woke else broadcast
         events = act(self.stack, self.clients, meetings, self.t)
+        different = {id(m): m for m in meetings.values()}  # worlds of one company share theirs
+        sent = {number: _messages(m, woke) for number, m in different.items()}
         self.bytes += torch.tensor(
             [
-                size * _messages(meetings[m.id], woke)
+                size * sent[id(meetings[m.id])]
                 for group, size in zip(self.stack.groups, self.message_bytes, strict=True)
                 for m in group.members
             ]
@@ -104,11 +108,15 @@ class Simulator:
         return self._met[1]
 
     def _planned(self, t: int) -> dict[str, Meeting]:
-        """Who would meet in every company if nobody diverged."""
-        if self._foreseen[0] != t:
+        """Who would meet in every company if nobody diverged; several exchanges are drawn at once."""
+        if t not in self._foreseen:
             schedules = {m.company: m.schedule for m in self.stack.members}
-            self._foreseen = t, {company: schedule.meeting(t) for company, schedule in schedules.items()}
-        return self._foreseen[1]
+            links = max(s.stars * s.clients for s in schedules.values())
+            every, ahead = self.experiment.exchange.every, min(MOST_AHEAD, max(1, LINKS_AHEAD // links))
+            some = range(t, t + ahead * every, every)
+            found = {company: schedule.meetings(some) for company, schedule in schedules.items()}
+            self._foreseen = {when: {c: m[i] for c, m in found.items()} for i, when in enumerate(some)}
+        return self._foreseen[t]
 
     def due(self) -> bool:
         """Whether now is the time to evaluate."""
@@ -264,6 +272,8 @@ class Simulator:
 
 def _among(meeting: Meeting, sound: Tensor) -> Meeting:
     """The meeting of those who are `sound` `[M]`: clients that diverged neither ask nor answer."""
+    if bool(sound.all()):
+        return meeting
     both = sound[meeting.star, None] & sound[meeting.neighbour]
     heard = meeting.heard & both
     told = meeting.told & both & heard.any(dim=1, keepdim=True)

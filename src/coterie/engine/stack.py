@@ -42,12 +42,8 @@ class Member(NamedTuple):
     schedule: Schedule
     clients: slice
     """Its part of axis N."""
-
-    @property
-    def company(self) -> str:
-        """Equal for worlds of one stack in which the same clients meet at the same time."""
-        e = self.world.experiment
-        return f"{self.world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
+    company: str
+    """Equal for worlds of one stack in which the same clients meet at the same time."""
 
 
 class Group(NamedTuple):
@@ -231,11 +227,12 @@ def _stack(
         members, first = [], at
         for i, world, federation, algorithm in items:
             e = world.experiment
-            same = f"{world.seed} {e.data.clients} {e.train!r} {e.exchange!r} {e.population!r} {e.attack!r}"
+            company = f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
+            same = f"{company} {e.train!r} {e.attack!r}"
             if same not in schedules:
                 schedules[same] = Schedule.of(e, world.seed)
             clients = slice(at, at + e.data.clients)
-            members.append(Member(i, world, algorithm, federation, schedules[same], clients))
+            members.append(Member(i, world, algorithm, federation, schedules[same], clients, company))
             at = clients.stop
         groups.append(
             Group(

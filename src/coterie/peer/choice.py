@@ -42,14 +42,17 @@ def chosen(
     """
     names = sorted(others)
     gain = _gains(client, exchange, t, names, slots)
+    there = [name for name in names if gain[name] > 0]
+    if len(there) <= exchange.cap:
+        return [Asked(name, others[name]) for name in there]
     number = torch.tensor([crc32(name.encode()) for name in names], dtype=torch.int64)
     draws = Stream(client.seed, "choice").uniform(1, t, number)[:, 0].tolist()
     rank = {
         name: (-gain[name], seconds.get(name, 0.0)) if exchange.choice == "best" else (draw, 0.0)
         for name, draw in zip(names, draws, strict=True)
     }
-    there = sorted((name for name in names if gain[name] > 0), key=lambda name: rank[name])
-    return [Asked(name, others[name]) for name in there[: exchange.cap]]
+    best = sorted(there, key=lambda name: rank[name])[: exchange.cap]
+    return [Asked(name, others[name]) for name in best]
 
 
 def is_lost(client: Client, exchange: Exchange, what: str, t: int, peer: str) -> bool:

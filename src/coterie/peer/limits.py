@@ -12,7 +12,7 @@ from typing import TypeVar
 from coterie.peer.errors import Reason, Refused, TimedOut
 from coterie.peer.wire import MAGNITUDE
 
-__all__ = ["Gate", "Limits", "aside", "within"]
+__all__ = ["Allowance", "Gate", "Limits", "aside", "within"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Limits:
 
     magnitude: float = MAGNITUDE
     """The largest absolute value in a model."""
-    chunk: int = 2**18
+    chunk: int = 2**19
     """Of a body, as sent; larger ones are slower, since each is allocated anew by the system."""
     largest_chunk: int = 2**22
     """Of a body, as taken."""
@@ -111,3 +111,27 @@ class Gate:
             yield
         finally:
             self._inside[peer] -= 1
+
+
+class Allowance:
+    """How much of the time for learning each peer may take by pushing models, all of which are looked at."""
+
+    def __init__(self, clock: Callable[[], float], share: float = 0.1, most: float = 1.0) -> None:
+        """`share`: of all time; `most`: seconds at once, for one that was long silent."""
+        self._clock, self._share, self._most = clock, share, most
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def check(self, peer: str) -> None:
+        """Refuse one that has had its share."""
+        if self._now(peer) <= 0:
+            raise Refused(
+                Reason.BUSY, f"the models that {peer} pushed took more than {self._share:.0%} of the time"
+            )
+
+    def spend(self, peer: str, seconds: float) -> None:
+        """Its last one took so long."""
+        self._left[peer] = self._now(peer) - seconds, self._clock()
+
+    def _now(self, peer: str) -> float:
+        left, then = self._left.get(peer, (self._most, 0.0))
+        return min(self._most, left + self._share * (self._clock() - then))

@@ -23,7 +23,7 @@ from coterie.peer.company import Company
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.journal import Journal, Past
 from coterie.peer.learner import Client, Learner, Snapshot
-from coterie.peer.limits import aside
+from coterie.peer.limits import Allowance, aside
 from coterie.peer.log import worth_saying
 from coterie.peer.roster import Roster
 from coterie.peer.schema import Schema
@@ -72,6 +72,7 @@ class Node:
         self._kept = {other: slot for other, slot in slots.items() if other != peer}
         """Which entry of the row belongs to whom, as the learning thread knows it, for the disk."""
         self.company = Company(client.slot, settings.width, self._kept, past.newest)
+        self.allowance = Allowance(time.monotonic)
         self.bytes_sent = 0
         self.exchanges = 0
         self.evaluated: dict[str, Any] = {}
@@ -108,10 +109,12 @@ class Node:
         try:
             if not self.learning:
                 raise Refused(Reason.STOPPING, f"{self.id} has not begun to learn yet, or is about to leave")
+            self.allowance.check(letter.sender)
             slot = self._slot(letter.sender)
             if not self.company.fresh(letter):
                 return False
             mixed = await self.worker.receive(letter, slot)
+            self.allowance.spend(letter.sender, mixed.seconds)
         except Refused as refusal:
             self.refused(letter.sender, refusal, said=True)  # by the server
             raise
@@ -163,8 +166,11 @@ class Node:
     async def _wakes(self) -> None:
         if not self.schema.entries:  # a method that sends nothing
             return
+        due = self.worker.now.t
         while not self.worker.closing:
-            await self.worker.at(next_wake(self.client, self.settings.exchange, self.worker.now.t))
+            # Counted from when it should have woken, so that the time an exchange takes is not added.
+            due = max(next_wake(self.client, self.settings.exchange, due), self.worker.now.t)
+            await self.worker.at(due)
             try:
                 await self.exchange()
             except Refused as refusal:  # the closing phase has begun meanwhile
@@ -192,6 +198,8 @@ class Node:
         mixed = await self.worker.wake(heard)
         self.exchanges += 1
         self.company.weigh([letter.sender for letter, _ in heard], mixed.info)
+        if self.client.algorithm.adoption == "ignore":  # so do the others of the run: nobody would use it
+            return
         letter = await self._letter(mixed.now)
         self.journal.write("told", t=mixed.now.t, peers=[peer.id for peer in asked if peer.id in letters])
         await asyncio.gather(*(self._push(peer, letter, t) for peer in asked if peer.id in letters))

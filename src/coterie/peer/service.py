@@ -96,6 +96,14 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
                 "t": node.worker.now.t,
             },
         )
+        if (adoption := client.algorithm.adoption) in ("replace", "average"):
+            log.warning(
+                "trusts every member",
+                extra={
+                    "why": f"adoption = {adoption!r}: any member can change this peer's model by sending it "
+                    'its own; method = { ..., adoption = "ignore" } or "mix" is safer'
+                },
+            )
         if gossip is not None:
             tasks.append(asyncio.ensure_future(gossip.live(transport)))
         tasks.append(asyncio.ensure_future(_rotate(current, server, transport, gossip)))

@@ -23,7 +23,7 @@ from annotated_types import Ge, Gt, Lt
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 
 from coterie.core.data import Federation
-from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.errors import ConfigError, DataError, UnknownNameError
 from coterie.core.registry import explain, find, known
 from coterie.experiment import (
     NO_ATTACK,
@@ -142,6 +142,7 @@ class Settings(_Frozen):
     slots: dict[Id, Annotated[int, Ge(0)]] = {}  # noqa: RUF012
     """Entries of its row of W that belong to certain peers; the others get theirs when they are met."""
     method: Annotated[Method, BeforeValidator(_named)] = Method(name="KD-PDFL")
+    """Without `client`, its `adoption` is "ignore" unless it is named: nobody else writes into its model."""
     model: Named = Plugin(name="mlp")
     dtype: Literal["float32", "float64"] = "float32"
     threads: Count = 1
@@ -168,6 +169,14 @@ class Settings(_Frozen):
         values = dict(values)
         if isinstance(train := values.get("train", {}), Mapping) and "iterations" not in train:
             values["train"] = {"iterations": ENDLESS, "personalize": 0, **train}
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _careful(cls, values: Any) -> Any:
+        method = _named(values.get("method", "KD-PDFL"))
+        if values.get("client") is None and isinstance(method, Mapping):
+            values = {**values, "method": {"adoption": "ignore", **method}}
         return values
 
     @model_validator(mode="after")
@@ -264,12 +273,19 @@ class Settings(_Frozen):
 
     def federation(self, root: Path | None) -> Federation:
         """The data it has its part of: of all clients if `client` is given, else of itself alone."""
-        e = self.world().experiment
+        e, least = self.world().experiment, self.data.min_partition_size
         if self.client is None:
             # One client that has everything: more than an experiment allows, so it is not validated.
-            alone = {"clients": 1, "sizes": "all", "partition": Plugin(name="iid")}
+            alone = {"clients": 1, "sizes": "all", "partition": Plugin(name="iid"), "min_partition_size": 0}
             e = e.model_copy(update={"data": e.data.model_copy(update=alone)})
-        return Dealer(root).federation(e, self.seed)
+        federation = Dealer(root).federation(e, self.seed)
+        if self.client is None and (own := int(federation.train.count[0])) < least:
+            raise DataError(
+                f"of this peer's own data only {own} samples are left to train on, once those for testing "
+                f"and validation are set aside, and data.min_partition_size = {least}; give it more samples, "
+                "or set smaller data.test_share and data.validation"
+            )
+        return federation
 
     def number(self, peer: str) -> int:
         """What keys its random streams."""

@@ -31,6 +31,8 @@ class Mixed(NamedTuple):
 
     now: Snapshot
     info: dict[str, Any]
+    seconds: float
+    """Of the learning thread."""
 
 
 class Worker:
@@ -124,9 +126,10 @@ class Worker:
 
         def mix() -> Mixed:
             self._refuse_closing()
+            began = time.thread_time()
             info = self.learner.wake([Heard(slot, letter.message) for letter, slot in letters])
             heard = [[x.sender, x.version, slot] for x, slot in letters]
-            return self._noted("wake", info, heard=heard)
+            return self._noted("wake", info, began, heard=heard)
 
         return self.do(mix)
 
@@ -135,8 +138,9 @@ class Worker:
 
         def adopt() -> Mixed:
             self._refuse_closing()
+            began = time.thread_time()
             info = self.learner.receive(Heard(slot, letter.message))
-            return self._noted("adopt", info, peer=letter.sender, version=letter.version, slot=slot)
+            return self._noted("adopt", info, began, peer=letter.sender, version=letter.version, slot=slot)
 
         return self.do(adopt)
 
@@ -160,11 +164,11 @@ class Worker:
         if self.closing:
             raise Refused(Reason.STOPPING, "it is in its closing phase, in which it learns alone")
 
-    def _noted(self, kind: str, info: Info, **facts: Any) -> Mixed:
+    def _noted(self, kind: str, info: Info, began: float, **facts: Any) -> Mixed:
         now = self.learner.now
         told = plain(info)
         self.journal.write(kind, t=now.t, event=now.version.event, info=told, **facts)
-        return Mixed(now, told)
+        return Mixed(now, told, time.thread_time() - began)
 
     def _run(self) -> None:
         error: Exception | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import multiprocessing.forkserver
 import multiprocessing.process
 import os
 import signal
@@ -22,10 +23,16 @@ from coterie.core.errors import CoterieError
 from coterie.peer import watch
 from coterie.peer.errors import PeerError, Unreachable
 
-__all__ = ["PeerProcess"]
+__all__ = ["PeerProcess", "warm_up"]
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["coterie.swarm.preload"])
+
+
+def warm_up() -> None:
+    """Begin to load what peers need, while something else is done."""
+    with _one_thread_each():
+        multiprocessing.forkserver.ensure_running()
 
 
 class PeerProcess:

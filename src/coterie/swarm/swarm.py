@@ -18,7 +18,7 @@ from coterie.federation import Dealer
 from coterie.runs import Run, RunFolder
 from coterie.swarm import results
 from coterie.swarm.plan import free_ports, lay_out, names, peer_settings, world_of
-from coterie.swarm.process import PeerProcess
+from coterie.swarm.process import PeerProcess, warm_up
 
 __all__ = ["Progress", "swarm"]
 
@@ -59,6 +59,7 @@ def swarm(
     world = world_of(experiment, label)
     m, iterations = experiment.data.clients, experiment.train.iterations
     say: Callable[[str], None] = progress.stage if progress else lambda text: None
+    warm_up()
     say("dealing the data")
     federation = Dealer(data).federation(world.experiment, world.seed)
     with RunFolder.create(out, experiment) as folder:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -143,14 +141,20 @@ def test_another_loss_is_left_to_autograd() -> None:
     assert network(Task(nn.Sequential(nn.Linear(5, 4)), loss), (5,)) is None
 
 
+@pytest.fixture
+def tf32() -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = before
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-10), (torch.float32, 2e-3)])
 @pytest.mark.parametrize(("model", "inputs"), KNOWN.values(), ids=KNOWN)
-def test_on_a_gpu(
-    model: nn.Module, inputs: tuple[int, ...], dtype: torch.dtype, close: float, monkeypatch: Any
-) -> None:
+@pytest.mark.usefixtures("tf32")
+def test_on_a_gpu(model: nn.Module, inputs: tuple[int, ...], dtype: torch.dtype, close: float) -> None:
     """In float32 with our kernels, which multiply in TF32."""
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
     task = Task(model.to(dtype))
     state, batch = clients(task, inputs, "cuda")
     known = network(task, inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -72,7 +73,10 @@ class MaxPool:
         return Forward(largest, (which, x), {})
 
     def evaluate(self, state: Tensors, x: Tensor) -> Tensor:
-        return _stacked(nn.functional.max_pool2d(_images(x), self.size), len(x))
+        if x.device.type == "cpu":
+            return _stacked(nn.functional.max_pool2d(_images(x), self.size), len(x))
+        tiles, k = self._tiles(x), range(self.size)
+        return reduce(torch.maximum, (tiles[:, :, :, i, :, j] for i in k for j in k))
 
     def backward(
         self, state: Tensors, saved: tuple[Tensor, Tensor], dy: Tensor, inner: bool
