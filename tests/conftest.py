@@ -1,4 +1,4 @@
-"""What all tests share: one thread, and the same examples on every machine."""
+"""What all tests share: one thread, the same examples on every machine, an order in which nobody idles."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ torch.set_num_threads(1)
 settings.register_profile("coterie", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("coterie")
 
-LIVE = {"dashboard", "peer", "replay", "swarm", "sweep", "threats"}
-"""Tests with processes, sockets and browsers, which a busy machine may keep waiting for too long."""
+WAITING = {"dashboard", "swarm", "sweep", "threats"}
+"""Tests that wait for processes, clusters and browsers more than they compute."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What fails there for want of time is tried once or twice more; what is wrong fails each time."""
+    """They come first, so that the others compute meanwhile."""
     here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in LIVE:
-            item.add_marker(pytest.mark.flaky(reruns=2))
+    items.sort(key=lambda item: not WAITING.intersection(item.path.relative_to(here).parts[:1]))

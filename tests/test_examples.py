@@ -1,4 +1,4 @@
-"""What README.md and CONTRIBUTING.md show is run here as it stands, and so is every preset's start."""
+"""What README.md and CONTRIBUTING.md show is run here as it stands."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 
 from coterie import Algorithm, Run, run
 from coterie.core.registry import find
-from coterie.engine.preparation import prepare
-from coterie.experiment import Experiment, presets
 from tests.conformance import CHECKS
 from tests.engine.small import experiment
 
@@ -59,10 +57,3 @@ def test_the_readme_example(
     exec(compile(example("README.md", "a test runs this example as it stands"), "README.md", "exec"), {})
     assert "KD-PDFL" in capsys.readouterr().out
     assert list(tmp_path.glob("runs/*/summary.json"))
-
-
-@pytest.mark.parametrize("name", presets())
-def test_every_preset_can_be_run(name: str) -> None:
-    plan = prepare(Experiment.load(name))
-    assert plan.experiment.name == name
-    assert sum(stack.iterations for stack in plan.stacks) > 0

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,15 +23,14 @@ from coterie.simulation import Stopped
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment, hard
 from tests.trees import same
+from tests.waiting import PATIENCE, until
 
 APPENDED = ("metrics.jsonl", "exchanges.jsonl")
-PATIENCE = 60.0
-"""Seconds after which a process that should long have done something is given up."""
 
 
 def long() -> Experiment:
     """Long enough to be interrupted, with a checkpoint after every stride."""
-    return hard(methods=["FedAvg", "KD-PDFL"], train__iterations=300, evaluate__every=50)
+    return hard(methods=["FedAvg", "KD-PDFL"], train__iterations=150, evaluate__every=25)
 
 
 def equal(got: Path, want: Path) -> None:
@@ -234,11 +232,11 @@ def wait_for_a_new(file: Path, process: subprocess.Popen[str]) -> None:
     def stamp() -> int:
         return file.stat().st_mtime_ns if file.exists() else 0
 
-    before, since = stamp(), time.monotonic()
-    while stamp() == before:
+    def still_runs() -> None:
         assert process.poll() is None, ended(process)
-        assert time.monotonic() - since < PATIENCE
-        time.sleep(0.01)
+
+    before = stamp()
+    until(lambda: stamp() != before, check=still_runs)
 
 
 def test_interrupted_terminated_and_killed_it_comes_to_the_same_bits(tmp_path: Path) -> None:

@@ -70,6 +70,40 @@ def coterie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return command
 
 
+Refused: TypeAlias = Callable[..., str]
+
+
+@pytest.fixture
+def refused(coterie: Command, tmp_path: Path) -> Refused:
+    """Runs a command that must be refused; its one sentence."""
+
+    def refused(*words: str | Path) -> str:
+        before = held(tmp_path)
+        answer = coterie(*words)
+        assert answer.code == 2, answer
+        assert answer.err.startswith("error: ")
+        assert answer.err.count("\n") == 1, "one sentence"
+        assert "Traceback" not in answer.err
+        assert held(tmp_path) == before, "nothing written, nothing lost"
+        return answer.err
+
+    return refused
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, but for compiled Python and locks."""
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and "__pycache__" not in p.parts and p.name != ".lock"
+    }
+
+
+def says(sentence: str, *parts: str) -> None:
+    for part in parts:
+        assert part in sentence, sentence
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that went to its end; look, do not touch."""

@@ -3,56 +3,20 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Refused, says
+from tests.disk import full_after
 
 NPZ = "data.set={name='npz',path='x.npz'}"
 CSV = "data.set={name='csv',path='x.csv',label='label'}"
 IDX = "data.set={name='idx',folder='idx'}"
 GRAPH = "exchange.topology={name='file',path='graph.txt'}"
-
-
-def held(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, but for compiled Python and locks."""
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and "__pycache__" not in p.parts and p.name != ".lock"
-    }
-
-
-@pytest.fixture
-def refused(coterie: Command, tmp_path: Path) -> Callable[..., str]:
-    """Runs a command that must be refused; its one sentence."""
-
-    def refused(*words: str | Path) -> str:
-        before = held(tmp_path)
-        answer = coterie(*words)
-        assert answer.code == 2, answer
-        assert answer.err.startswith("error: ")
-        assert answer.err.count("\n") == 1, "one sentence"
-        assert "Traceback" not in answer.err
-        assert held(tmp_path) == before, "nothing written, nothing lost"
-        return answer.err
-
-    return refused
-
-
-Refused = Callable[..., str]
-
-
-def says(sentence: str, *parts: str) -> None:
-    for part in parts:
-        assert part in sentence, sentence
 
 
 # Names.
@@ -487,25 +451,11 @@ def test_a_run_of_another_format(refused: Refused, finished: Path) -> None:
 def test_a_full_disk(coterie: Command, tmp_path: Path) -> None:
     """A limit on the size of files stands in for it: writing fails in the middle, as on a full disk."""
     coterie("check", "small.toml")
-    command = [
-        sys.executable,
-        "-c",
-        "from coterie.cli import main; main()",
-        "run",
-        "small.toml",
-        "--out",
-        "run",
-    ]
-
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=limited
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1
-    says(done.stderr, "error: cannot write", "continue with --resume")
+    with full_after(4096):
+        answer = coterie("run", "small.toml", "--out", "run")
+    assert answer.code == 2, answer
+    assert answer.err.count("\n") == 1
+    says(answer.err, "error: cannot write", "continue with --resume")
     before = (tmp_path / "run" / "experiment.toml").read_bytes()
     answer = coterie("run", "--resume", "--out", "run", "--no-plots")  # with room again it goes on
     assert answer.code == 0, answer.err

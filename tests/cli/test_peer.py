@@ -16,7 +16,7 @@ import pytest
 from coterie.core.toml import dumps
 from coterie.peer.authority import Authority, request
 from coterie.peer.metrics import Calls, Page
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Refused
 
 PEER: dict[str, Any] = {
     "address": "127.0.0.1:7440",
@@ -196,27 +196,23 @@ def test_status(coterie: Command, tmp_path: Path) -> None:
         thread.join()
 
 
-def test_nothing_to_show(coterie: Command) -> None:
-    for where, says in (
+def test_nothing_to_show(refused: Refused) -> None:
+    for where, told in (
         ("127.0.0.1:1", "is it running?"),
         (".", "no peer runs"),
         ("10.0.0.1:1", "this machine"),
     ):
-        answer = coterie("peer", "status", where)
-        assert answer.code == 2
-        assert says in answer.err
+        assert told in refused("peer", "status", where)
 
 
-def test_swarm_and_replay_mistakes(coterie: Command) -> None:
-    for words, says in (
+def test_swarm_and_replay_mistakes(refused: Refused) -> None:
+    for words, told in (
         (("swarm", "--preset", "quikstart"), "Did you mean 'quickstart'"),
         (("swarm", "--method", "FedProx"), "unknown method"),
         (("replay", "nowhere"), "no such folder"),
         (("replay", "."), "no journal.jsonl"),
     ):
-        answer = coterie(*words)
-        assert answer.code == 2
-        assert says in answer.err
+        assert told in refused(*words)
 
 
 def test_swarm_then_replay(coterie: Command) -> None:

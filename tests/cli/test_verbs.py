@@ -192,8 +192,9 @@ def test_ls_of_a_users_own(coterie: Command) -> None:
 
 
 def test_ls_shows_a_preset_as_it_is_written(coterie: Command) -> None:
+    listed = coterie("ls", "presets").out
     for name, line in presets().items():
-        assert line in coterie("ls", "presets").out
+        assert line in listed
         shown = coterie("ls", "presets", name).out
         assert Experiment.parse(tomllib.loads(shown)) == Experiment.load(name)
 
@@ -335,4 +336,8 @@ def test_check_tells_what_would_be_run(coterie: Command) -> None:
 
 @pytest.mark.parametrize("name", presets())
 def test_check_of_every_preset(coterie: Command, name: str) -> None:
-    assert coterie("check", name).code == 0
+    """And so of its start: data, models, schedules and one step of each method."""
+    answer = coterie("check", name)
+    assert answer.code == 0
+    assert answer.out.startswith(f"{name} is sound: ")
+    assert Experiment.load(name).name == name

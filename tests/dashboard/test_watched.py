@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from coterie.dashboard.swarm_source import SwarmSource
 from coterie.dashboard.watched import Event, Tail, Watched, asked, happened
 from coterie.peer.errors import Unreachable
 from tests.dashboard.impostor import impostor, page, said
+from tests.waiting import until
 
 
 def member(name: str, weight: float | None = None, **outcomes: int) -> dict[str, Any]:
@@ -137,13 +136,6 @@ def test_addresses_and_folders_are_told_apart(tmp_path: Path) -> None:
     assert located(str(tmp_path)) == tmp_path
 
 
-def soon(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_others_are_what_most_think_of_them() -> None:
     def of(name: str, **states: str) -> bytes:
         rows = [{**member(n), "state": state} for n, state in states.items()]
@@ -154,7 +146,7 @@ def test_others_are_what_most_think_of_them() -> None:
         impostor(lambda _: of("p1", p0="alive", p2="alive", p10="suspect")) as two,
         closing(SwarmSource([one, two, "127.0.0.1:1"])) as source,
     ):
-        soon(lambda: len([p for p in source.peers if p.status]) == 2)
+        until(lambda: len([p for p in source.peers if p.status]) == 2)
         found = {m["name"]: m for m in source.answer("members", {})}
         states = {name: m["state"] for name, m in found.items()}
         assert states == {"p0": "alive", "p1": "alive", "p2": "dead", "p10": "suspect"}

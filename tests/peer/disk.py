@@ -1,20 +1,7 @@
-"""A disk that has room for so many bytes a file."""
+"""Moved to `tests.disk`."""
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+from tests.disk import full_after
 
 __all__ = ["full_after"]
-
-
-@contextmanager
-def full_after(size: int) -> Iterator[None]:
-    """No file can grow beyond this many bytes inside the block."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

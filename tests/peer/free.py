@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from coterie.peer.node import Node
 from coterie.peer.roster import Fixed
 from coterie.peer.settings import Settings
 from coterie.peer.store import Store
+from tests.waiting import eventually as until
 
 __all__ = ["Peer", "alone", "settings", "until"]
 
@@ -82,10 +83,3 @@ async def alone(folder: Path, **changes: Any) -> AsyncIterator[Node]:
     """One peer whose neighbours do not answer."""
     async with Peer(Network(), settings(0, folder, **changes)).running() as node:
         yield node
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that other tasks or threads bring about."""
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.002)

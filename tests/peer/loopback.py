@@ -33,6 +33,7 @@ from coterie.peer.wire_pb2 import Ask
 RUN, ALGORITHM = "run-1", "kd-pdfl"
 MESSAGE: Message = {"layer.weight": torch.arange(12.0).reshape(3, 4), "layer.bias": torch.ones(3)}
 SCHEMA = Schema.of(MESSAGE)
+TERMS = wire.Terms("wards", RUN, ALGORITHM, SCHEMA.hash)
 USES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
@@ -203,8 +204,15 @@ async def raw_channel(identity: Identity, peer: str, address: str, **settings: A
 
 def ask(**fields: Any) -> Ask:
     """A well-formed opening of any call."""
-    terms = wire.Terms("wards", RUN, ALGORITHM, SCHEMA.hash).encode()
-    return Ask(**{"terms": terms, "nonce": bytes(32), **fields})
+    return Ask(**{"terms": TERMS.encode(), "nonce": bytes(32), **fields})
+
+
+def header(**changes: Any) -> bytes:
+    """The opening of a push, with changes."""
+    sealed = wire.header(SCHEMA, TERMS, letter("p1"))
+    for name, value in changes.items():
+        setattr(sealed, name, value)
+    return ask(header=sealed).SerializeToString()
 
 
 async def raw_push(channel: Channel, asks: Iterable[bytes]) -> list[Any]:

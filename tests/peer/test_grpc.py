@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +30,6 @@ from tests.peer.loopback import (
 BIG: Message = {"w": torch.arange(2_000_000.0), "v": torch.ones(7, 3)}
 BIG_SCHEMA = Schema.of(BIG)
 QUICK = Limits(stall=0.3, floor=2.0)
-
-
-@pytest.fixture
-def wards(tmp_path: Path) -> Federation:
-    return Federation(tmp_path)
 
 
 class Clock:

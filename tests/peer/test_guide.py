@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ import pytest
 import torch
 
 from coterie.core.streams import Stream
+from tests.waiting import until
 
 GUIDE = Path(__file__).parents[2] / "docs" / "peers.md"
 MACHINES = {"alpha": "10.0.0.1", "beta": "10.0.0.2", "gamma": "10.0.0.3"}
@@ -159,8 +159,8 @@ def test_the_guide_as_written(machines: Path) -> None:
 
 
 def _wait_until_they_know_each_other(folder: Path) -> None:
-    deadline = time.monotonic() + 60
     logs = [folder / machine / "log" for machine in MACHINES]
-    while any(log.read_text().count('"what": "joined"') < 2 for log in logs):
-        assert time.monotonic() < deadline, [log.read_text()[-2000:] for log in logs]
-        time.sleep(0.1)
+    until(
+        lambda: all(log.read_text().count('"what": "joined"') >= 2 for log in logs),
+        told=lambda: [log.read_text()[-2000:] for log in logs],
+    )

@@ -10,7 +10,7 @@ import pytest
 from coterie.peer.errors import PeerError
 from coterie.peer.journal import Journal, Past, read
 from coterie.peer.transport import Version
-from tests.peer.disk import full_after
+from tests.disk import full_after
 
 
 def test_steps_in_a_row_are_one_line_written_before_the_next(tmp_path: Path) -> None:

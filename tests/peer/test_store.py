@@ -14,7 +14,7 @@ from coterie.peer.errors import PeerError
 from coterie.peer.learner import Snapshot
 from coterie.peer.store import Saved, Store, read, tensors
 from coterie.peer.transport import Version
-from tests.peer.disk import full_after
+from tests.disk import full_after
 from tests.trees import same
 
 

@@ -19,7 +19,8 @@ from coterie.core.streams import Stream
 from coterie.peer.memory import Network
 from coterie.replay import Agreement, replay
 from tests.engine.small import EVERY_METHOD
-from tests.peer.free import Peer, settings, until
+from tests.peer.free import Peer, settings
+from tests.waiting import eventually
 
 METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in EVERY_METHOD.items()} | {
     "mixed": {"name": "KD-PDFL", "adoption": "mix", "step": "softmax", "outputs": "centred"},
@@ -48,14 +49,14 @@ async def live(folder: Path, **changes: Any) -> None:
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(peer.running()) for peer in (*peers[:2], peers[3])]
         async with peers[2].running() as node:
-            await until(lambda: (victim / "model.safetensors").exists())
+            await eventually(lambda: (victim / "model.safetensors").exists())
             await node.worker.at(node.worker.now.t + 3)
             shutil.copy(victim / "model.safetensors", folder / "older")
             await node.worker.at(25)
         shutil.move(folder / "older", victim / "model.safetensors")
         again = Peer(network, peers[2].settings)
         nodes.append(await stack.enter_async_context(again.running()))
-        await until(lambda: all(node.worker.finished for node in nodes))
+        await eventually(lambda: all(node.worker.finished for node in nodes))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 
 from coterie.core.errors import RunError
 from coterie.runs.files import append, encode, read_json, read_rows, replace
+from tests.disk import full_after
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,8 @@ def test_replacing_on_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
 def test_appending_is_all_or_nothing(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_bytes(b"{}\n")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        with pytest.raises(RunError, match=r"rows\.jsonl: File too large"):
-            append(file, b"x" * 200_000, durable=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_after(100_000), pytest.raises(RunError, match=r"rows\.jsonl: File too large"):
+        append(file, b"x" * 200_000, durable=True)
     assert file.read_bytes() == b"{}\n"
 
 

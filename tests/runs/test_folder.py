@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from coterie.core.errors import RunError
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder, free_name
+from tests.disk import full_after
 from tests.runs.made import EXPERIMENT, fill, make, metrics
 
 
@@ -186,13 +186,8 @@ def test_a_failed_creation_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_creating_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
-    try:
-        with pytest.raises(RunError, match=r"experiment\.toml: File too large"):
-            RunFolder.create(tmp_path, EXPERIMENT.replace(methods={"x" * 100_000: {"name": "Local"}}))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_after(50_000), pytest.raises(RunError, match=r"experiment\.toml: File too large"):
+        RunFolder.create(tmp_path, EXPERIMENT.replace(methods={"x" * 100_000: {"name": "Local"}}))
     assert [p.name for p in tmp_path.iterdir()] == [".lock"]
 
 

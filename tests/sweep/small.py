@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,19 @@ from coterie.sweep.grid import Grid, read
 from coterie.sweep.work import Event
 from tests.cli.conftest import SMALL
 
-__all__ = ["SAME", "TEXT", "Shown", "grid"]
+__all__ = ["PYTHONPATH", "TEXT", "Shown", "equal", "grid"]
 
 TEXT = SMALL.replace("[data]", '[grid]\n"model.hidden" = [[5], [7]]\n"train.lr" = [0.05, 0.2]\n\n[data]')
 SAME = ("metrics.jsonl", "exchanges.jsonl", "worlds.json", "clients.json", "summary.json", "experiment.toml")
 """Files that are the same to the byte wherever a job ran."""
+PYTHONPATH = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+"""With which other processes find the gate."""
+
+
+def equal(got: Path, want: Path) -> None:
+    """Two folders of a job."""
+    for name in SAME:
+        assert (got / name).read_bytes() == (want / name).read_bytes(), name
 
 
 def grid(folder: Path, **changes: Any) -> Grid:

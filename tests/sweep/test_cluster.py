@@ -1,11 +1,9 @@
-"""Sweeps on a real Ray cluster of two machines: one is lost, one is a stranger, one does not answer."""
+"""Sweeps on a real Ray cluster of two machines: one is lost, one is a stranger."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
-import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -16,12 +14,12 @@ import pytest
 
 from coterie import Run
 from coterie.core.errors import ConfigError, RunError
-from coterie.sweep import cluster as clusters
+from coterie.sweep.cluster import connected
 from coterie.sweep.conduct import SweepStopped, sweep
 from coterie.sweep.grid import Grid
 from coterie.sweep.reading import Sweep
 from coterie.sweep.work import Event
-from tests.sweep.small import SAME, Shown, grid
+from tests.sweep.small import PYTHONPATH, Shown, equal, grid
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -30,10 +28,8 @@ pytestmark = [
     # Ray leaves sockets and files to the garbage collector, which may come when another test runs.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-ROOT = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-"""Where workers find the gate."""
-MEMORY = 80 << 20
-"""Bytes for Ray's objects on each machine."""
+LEAN = {"object_store_memory": 80 << 20, "include_log_monitor": False}
+"""Little memory for Ray's objects on each machine, and no process that nobody needs."""
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +42,23 @@ def cluster() -> Iterator[Any]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("TMPDIR", short)
-        patch.setenv("PYTHONPATH", ROOT)
-        head = {"num_cpus": 0, "object_store_memory": MEMORY, "include_dashboard": False}
-        made: Any = Cluster(initialize_head=True, head_node_args=head)
+        patch.setenv("PYTHONPATH", PYTHONPATH)
+        made: Any = Cluster(
+            initialize_head=True, head_node_args={**LEAN, "num_cpus": 0, "include_dashboard": False}
+        )
         try:
             for _ in range(2):
-                made.add_node(num_cpus=1, object_store_memory=MEMORY)
+                made.add_node(num_cpus=1, **LEAN)
             yield made
         finally:
             made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def joined(cluster: Any) -> Iterator[Any]:
+    """The cluster, connected for several sweeps: what starts there for one is there for the next."""
+    with connected(cluster.address):
+        yield cluster
 
 
 @pytest.fixture
@@ -75,9 +79,27 @@ def open_gate(home: Path) -> int:
     return os.open(home / "pipe", os.O_RDWR)
 
 
-def the_same(got: Path, want: Path) -> None:
-    for name in SAME:
-        assert (got / name).read_bytes() == (want / name).read_bytes(), name
+def nowhere(home: Path, address: str, device: str, cpus: int, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        sweep(grid(home, device=device), home / "sweep", ray=address, cpus=cpus)
+    assert not (home / "sweep").exists()
+
+
+def test_more_cores_than_any_machine_has(cluster: Any, home: Path) -> None:
+    """By the address alone, as every sweep of a user comes to a cluster."""
+    words = "takes 3 CPU, but no machine of the Ray cluster has more than 1; use a smaller --cpus"
+    nowhere(home, cluster.address, "cpu", 3, words)
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        ("cuda", "takes 1 GPU, but no machine of the Ray cluster has more than 0; use device = 'cpu'"),
+        ("cuda:1", "device 'cuda:1' cannot be had on a Ray cluster"),
+    ],
+)
+def test_a_device_that_no_machine_has(joined: Any, home: Path, device: str, words: str) -> None:
+    nowhere(home, joined.address, device, 1, words)
 
 
 class Losing(Shown):
@@ -99,11 +121,11 @@ class Losing(Shown):
             self.gate = open_gate(self.home)
 
 
-def test_a_machine_is_lost_in_the_middle(cluster: Any, home: Path) -> None:
+def test_a_machine_is_lost_in_the_middle(joined: Any, home: Path) -> None:
     """Its job is begun again on another one, and everything comes to the bits of one machine."""
-    cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
-    small, shown = gated(home, grid={"train.batch": [3, 4, 5]}), Losing(cluster, home)
-    found = sweep(small, home / "sweep", ray=cluster.address, cpus=1, view=shown)
+    joined.add_node(num_cpus=1, **LEAN)
+    small, shown = gated(home, grid={"train.batch": [3, 4, 5]}), Losing(joined, home)
+    found = sweep(small, home / "sweep", ray=joined.address, cpus=1, view=shown)
     want = sweep(small, home / "whole", cpus=1)
     os.close(shown.gate)
     attempts = {job.name: job.attempts for job in found.jobs}
@@ -114,12 +136,12 @@ def test_a_machine_is_lost_in_the_middle(cluster: Any, home: Path) -> None:
     ]
     assert shown.counts[-1] == (3, 3)
     for name in attempts:
-        the_same(found.path / "jobs" / name, want.path / "jobs" / name)
+        equal(found.path / "jobs" / name, want.path / "jobs" / name)
         assert not list((found.path / "jobs" / name).glob("*.safetensors")), "checkpoints stay where they are"
     assert found.table().equals(want.table())
 
 
-def test_stopped_the_workers_save_and_the_sweep_goes_on(cluster: Any, home: Path) -> None:
+def test_stopped_the_workers_save_and_the_sweep_goes_on(joined: Any, home: Path) -> None:
     """Ctrl-C here becomes a checkpoint there, from which the same machine goes on."""
     small = gated(home, grid={"train.lr": [0.05, 0.2]})
     gates: list[int] = []
@@ -129,60 +151,23 @@ def test_stopped_the_workers_save_and_the_sweep_goes_on(cluster: Any, home: Path
         gates.append(open_gate(home))
 
     with pytest.raises(SweepStopped, match="stopped with 0 of 1 jobs done") as stopped:
-        sweep(small, home / "sweep", ray=cluster.address, cpus=1, view=Shown(interrupt))
+        sweep(small, home / "sweep", ray=joined.address, cpus=1, view=Shown(interrupt))
     id_ = Sweep(stopped.value.path).manifest["id"]
     assert Run(Path(os.environ["TMPDIR"], f"coterie-sweep-{id_}", "001")).status["state"] == "stopped"
-    found = sweep(small, home / "sweep", ray=cluster.address, resume=True)
+    found = sweep(small, home / "sweep", ray=joined.address, resume=True)
     want = sweep(small, home / "whole", cpus=1)
     os.close(*gates)
-    the_same(found.path / "jobs/001", want.path / "jobs/001")
+    equal(found.path / "jobs/001", want.path / "jobs/001")
 
 
-@pytest.mark.parametrize(
-    ("device", "cpus", "words"),
-    [
-        ("cpu", 3, r"takes 3 CPU, but no machine of the Ray cluster has more than 1; use a smaller --cpus"),
-        ("cuda", 1, r"takes 1 GPU, but no machine of the Ray cluster has more than 0; use device = 'cpu'"),
-        ("cuda:1", 1, r"device 'cuda:1' cannot be had on a Ray cluster"),
-    ],
-)
-def test_jobs_that_fit_nowhere(cluster: Any, home: Path, device: str, cpus: int, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        sweep(grid(home, device=device), home / "sweep", ray=cluster.address, cpus=cpus)
-    assert not (home / "sweep").exists()
-
-
-def test_another_version_is_refused_before_anything_is_done(cluster: Any, home: Path) -> None:
+def test_another_version_is_refused_before_anything_is_done(joined: Any, home: Path) -> None:
     other = home / "coterie-0.0.1.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: coterie\nVersion: 0.0.1\n")
-    path = {"PYTHONPATH": f"{home}{os.pathsep}{ROOT}"}
-    stranger = cluster.add_node(num_cpus=1, object_store_memory=MEMORY, env_vars=path)
+    path = {"PYTHONPATH": f"{home}{os.pathsep}{PYTHONPATH}"}
+    stranger = joined.add_node(num_cpus=1, env_vars=path, **LEAN)
     words = rf"has coterie 0\.0\.1 \(.*\), but this machine has coterie {version('coterie')} \(.*\); install"
     with pytest.raises(RunError, match=words):
-        sweep(grid(home), home / "sweep", ray=cluster.address, cpus=1)
-    cluster.remove_node(stranger)
+        sweep(grid(home), home / "sweep", ray=joined.address, cpus=1)
+    joined.remove_node(stranger)
     assert not (home / "sweep").exists()
-
-
-def test_an_address_that_does_not_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = grid(home)
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{deaf.getsockname()[1]}"
-        with pytest.raises(RunError, match=rf"no Ray cluster answers at '{address}': .*refused; start one"):
-            sweep(small, home / "sweep", ray=address)
-        deaf.listen()
-        monkeypatch.setattr(clusters, "WELCOME", 5.0)
-        with pytest.raises(RunError, match="something is there, but not Ray: silent for 5 s"):
-            sweep(small, home / "sweep", ray=address)
-    for odd in ("nonsense", "host:", ":6379", "host:99999"):
-        with pytest.raises(ConfigError, match=r"expected auto, local, HOST:PORT or ray://HOST:PORT"):
-            sweep(small, home / "sweep", ray=odd)
-    assert not (home / "sweep").exists()
-
-
-def test_without_ray(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"--ray needs Ray.*pip install 'coterie\[ray\]'"):
-        sweep(grid(home), home / "sweep", ray="auto")

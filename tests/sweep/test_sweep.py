@@ -24,12 +24,14 @@ from coterie.sweep.folder import SweepFolder
 from coterie.sweep.grid import jobs
 from coterie.sweep.reading import Sweep
 from coterie.sweep.work import Outcome
-from tests.sweep.small import SAME, Shown, grid
+from tests.sweep.small import PYTHONPATH, Shown, equal, grid
 
 
-def equal(got: Path, want: Path) -> None:
-    for name in SAME:
-        assert (got / name).read_bytes() == (want / name).read_bytes(), name
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """The small grid, swept; look, do not touch."""
+    folder = tmp_path_factory.mktemp("whole")
+    return sweep(grid(folder), folder / "sweep")
 
 
 def kill_at_the_gate(pipe: Path, process: subprocess.Popen[bytes]) -> None:
@@ -64,12 +66,11 @@ def test_every_job_is_an_ordinary_run(tmp_path: Path) -> None:
     assert shown.notices == []
 
 
-def test_the_whole_grid_as_one_run_gives_the_same_numbers(tmp_path: Path) -> None:
+def test_the_whole_grid_as_one_run_gives_the_same_numbers(tmp_path: Path, whole: Sweep) -> None:
     small = grid(tmp_path)
-    found = sweep(small, tmp_path / "sweep")
-    whole = run(small.base.replace(grid=small.keys), tmp_path / "whole", plots=False)
-    assert found.summary()["methods"] == whole.summary()["methods"]
-    table, want = found.table(), whole.table()
+    one = run(small.base.replace(grid=small.keys), tmp_path / "one", plots=False)
+    assert whole.summary()["methods"] == one.summary()["methods"]
+    table, want = whole.table(), one.table()
     assert set(want) <= set(table)
     assert table["personal_mean"].tolist() == want["personal_mean"].tolist()
     assert table["bytes_sent"].tolist() == want["bytes_sent"].tolist()
@@ -102,9 +103,8 @@ def test_smaller_jobs_make_the_same_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_stop_it_saves_and_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+def test_asked_to_stop_it_saves_and_goes_on(tmp_path: Path, whole: Sweep, number: signal.Signals) -> None:
     small = grid(tmp_path)
-    want = sweep(small, tmp_path / "whole")
     stop = Shown(lambda _: signal.raise_signal(number))
     with pytest.raises(
         SweepStopped, match="stopped with 0 of 2 jobs done; everything is saved in"
@@ -115,7 +115,7 @@ def test_asked_to_stop_it_saves_and_goes_on(tmp_path: Path, number: signal.Signa
     assert Run(tmp_path / "sweep/jobs/001").status["state"] == "stopped"
     found = sweep(small, tmp_path / "sweep", resume=True)
     for job in ("001", "002"):
-        equal(found.path / "jobs" / job, want.path / "jobs" / job)
+        equal(found.path / "jobs" / job, whole.path / "jobs" / job)
 
 
 def test_killed_it_goes_on(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", "from coterie.cli import main; main()", *words],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdout=subprocess.DEVNULL,
     ) as process:
         kill_at_the_gate(pipe, process)

@@ -8,27 +8,30 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from coterie.core.types import Message
 from coterie.peer import wire
 from coterie.peer.authority import Authority
-from coterie.peer.errors import Reason
+from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.grpc_client import GrpcTransport
-from coterie.peer.grpc_common import SERVICE, Channel
+from coterie.peer.grpc_common import SERVICE, Channel, grpc
 from coterie.peer.identity import Identity
 from coterie.peer.records import NONCE, DenyList, Packet, Record
 from coterie.peer.schema import Schema
 from coterie.peer.settings import Settings
 from coterie.peer.transport import Letter, Version
 from coterie.peer.wire_pb2 import Ask
-from tests.peer.loopback import Federation, raw_channel
+from tests.peer.forgeries import Forgery
+from tests.peer.loopback import Federation, calling, raw_channel, reason, wearing
 from tests.threats.world import World
 
-__all__ = ["ATTACKERS", "HOME", "Siege", "push"]
+__all__ = ["ATTACKERS", "HOME", "Siege", "rejected", "turned_away"]
 
 ATTACKERS = ("p2", "p3")
 HOME = "p0"
@@ -104,20 +107,13 @@ class Siege:
         """The rest of a push."""
         return [Ask(chunk=c).SerializeToString() for c in wire.chunks(self.schema, letter.message, 2**16)]
 
-    @asynccontextmanager
-    async def channel(self, name: str = "p2", **settings: Any) -> AsyncIterator[Channel]:
+    def channel(self, name: str = "p2", **settings: Any) -> AbstractAsyncContextManager[Channel]:
         """To p0, as this member."""
-        async with raw_channel(self.identity(name), HOME, self.address, **settings) as channel:
-            yield channel
+        return raw_channel(self.identity(name), HOME, self.address, **settings)
 
-    @asynccontextmanager
-    async def calling(self, identity: Identity) -> AsyncIterator[GrpcTransport]:
+    def calling(self, identity: Identity) -> AbstractAsyncContextManager[GrpcTransport]:
         """As the peers themselves call."""
-        transport = GrpcTransport(identity, self.schema, self.terms.run, self.terms.algorithm)
-        try:
-            yield transport
-        finally:
-            await transport.close()
+        return calling(identity, self.schema, run=self.terms.run, algorithm=self.terms.algorithm)
 
     async def gossip(self, channel: Channel, packet: bytes) -> bytes:
         """The packet with which p0 answers; what it refuses is raised by gRPC."""
@@ -172,11 +168,25 @@ class Siege:
         self.world.learned_on()
 
 
-async def push(channel: Channel, asks: Iterable[bytes]) -> list[bytes]:
-    """The answers to a push of these bytes; what is refused is raised by gRPC."""
+async def rejected(work: Any) -> str | None:
+    """The reason that p0 gives, None if it gives none."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await work
+    return reason(caught.value)
 
-    async def requests() -> AsyncIterator[bytes]:
-        for data in asks:
-            yield data
 
-    return [answer async for answer in channel.stream_stream(f"/{SERVICE}/Push")(requests(), timeout=30)]
+async def turned_away(siege: Siege, forgery: Forgery) -> set[Reason]:
+    """With this certificate every call fails; the reasons, as far as any were given."""
+    false = wearing(siege.identity(), forgery(siege.members))
+    found: set[Reason] = set()
+    async with siege.calling(false) as transport:
+        for work in (
+            transport.pull(HOME, siege.address),
+            transport.push(HOME, siege.address, siege.letter()),
+            transport.gossip(HOME, siege.address, siege.packet(siege.record())),
+        ):
+            with pytest.raises(PeerError) as caught:
+                await work
+            if isinstance(caught.value, Refused):
+                found.add(caught.value.reason)
+    return found

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from coterie.peer.schema import Schema
 from coterie.peer.settings import Settings
 from coterie.peer.transport import Version
 from coterie.replay import replay
-from tests.peer.loopback import Forwarder
+from tests.peer.loopback import Forwarder, calling
 from tests.threats.checker import check
 from tests.threats.faults import die_at, shift_clock
 from tests.threats.nemesis import Nemesis
@@ -52,6 +52,18 @@ def quiet(world: World) -> None:
             assert "Traceback" not in process.log.read_text()
 
 
+@contextlib.contextmanager
+def learning(folder: Path, count: int, again: bool = False, **settings: Any) -> Iterator[World]:
+    """Peers that have found each other; in the end they leave, and nothing is wrong with what they wrote."""
+    with opened(folder, count, **settings) as world:
+        world.start()
+        world.agree(seconds=20)
+        yield world
+        world.leave()
+        quiet(world)
+        sound(world, again)
+
+
 def offered(world: World, name: str) -> Message:
     """A model such as this peer sends."""
     settings = Settings.load(world.processes[name].file)
@@ -59,15 +71,10 @@ def offered(world: World, name: str) -> Message:
     return client.offer(client.first(), 0)
 
 
-@contextlib.asynccontextmanager
-async def visitor(world: World, like: Message) -> AsyncIterator[GrpcTransport]:
+def visitor(world: World, like: Message) -> contextlib.AbstractAsyncContextManager[GrpcTransport]:
     """A member that is no process of the world but this one."""
     identity = world.enrol("visitor", world.folder / "visitor")
-    transport = GrpcTransport(identity, Schema.of(like), "swarm", "KD-PDFL")
-    try:
-        yield transport
-    finally:
-        await transport.close()
+    return calling(identity, Schema.of(like), run="swarm", algorithm="KD-PDFL")
 
 
 # 1, 2: killed.
@@ -101,10 +108,8 @@ def test_killed_in_the_middle_of_a_pull(tmp_path: Path) -> None:
 def test_killed_while_models_are_under_way(tmp_path: Path) -> None:
     """At a megabyte a second two peers with four megabytes each are always in the middle of something."""
     slow = {"model": BIG, "rate": 10, "exchange": {"every": 1}, "save": 2.0}
-    with opened(tmp_path, 2, machines=True, **slow) as world:
+    with learning(tmp_path, 2, again=True, machines=True, **slow) as world:
         assert world.wire
-        world.start()
-        world.agree(seconds=20)
         world.wire.rate = 1e6
         for pause in (0.7, 2.3):
             time.sleep(pause)
@@ -116,9 +121,6 @@ def test_killed_while_models_are_under_way(tmp_path: Path) -> None:
             world.agree(seconds=15)
         world.wire.rate = None
         world.exchanged()
-        world.leave()
-        quiet(world)
-        sound(world, again=True)
 
 
 def broken(world: World, name: str) -> float:
@@ -165,17 +167,12 @@ def journalled(world: World, name: str) -> bool:
 
 
 def test_killed_at_any_moment(tmp_path: Path) -> None:
-    with opened(tmp_path, 3, save=0.02, rate=60) as world:
-        world.start()
+    with learning(tmp_path, 3, again=True, save=0.02, rate=60) as world:
         nemesis = Nemesis(world, seed=2, longest=0.3)
-        world.agree(seconds=20)
         while len(nemesis.log) < 4:
             nemesis.strike()
             world.until(lambda: all(world.t(name) >= 0 for name in world.names))
         world.agree(seconds=15)
-        world.leave()
-        quiet(world)
-        sound(world, again=True)
 
 
 # 3: restarted.
@@ -213,9 +210,7 @@ def test_restarted_with_and_without_its_state_and_elsewhere(tmp_path: Path) -> N
 
 
 def test_stopped_and_continued(tmp_path: Path) -> None:
-    with opened(tmp_path, 3) as world:
-        world.start()
-        world.agree(seconds=20)
+    with learning(tmp_path, 3) as world:
         world.exchanged()
         world.signal(signal.SIGSTOP, "p2")
         began = time.monotonic()
@@ -231,20 +226,15 @@ def test_stopped_and_continued(tmp_path: Path) -> None:
         world.signal(signal.SIGCONT, "p2")
         world.agree()
         world.exchanged()
-        world.leave()
-        quiet(world)
-        sound(world)
 
 
 # 5, 6: the network.
 
 
 def test_partitions_heal(tmp_path: Path) -> None:
-    with opened(tmp_path, 4, machines=True) as world:
+    with learning(tmp_path, 4, machines=True) as world:
         wire = world.wire
         assert wire
-        world.start()
-        world.agree(seconds=20)
         wire.part([0, 1], [2, 3])
         world.until(lambda: world.members("p0", "dead") == world.members("p1", "dead") == {"p2", "p3"}, 25)
         world.until(lambda: world.members("p2", "dead") == world.members("p3", "dead") == {"p0", "p1"}, 5)
@@ -258,17 +248,12 @@ def test_partitions_heal(tmp_path: Path) -> None:
         wire.heal()
         assert world.agree() < 10
         world.exchanged()
-        world.leave()
-        quiet(world)
-        sound(world)
 
 
 def test_a_flapping_partition_heals(tmp_path: Path) -> None:
-    with opened(tmp_path, 4, machines=True) as world:
+    with learning(tmp_path, 4, machines=True) as world:
         wire = world.wire
         assert wire
-        world.start()
-        world.agree(seconds=20)
         for _ in range(3):
             wire.part([0, 2], [1, 3])
             world.until(lambda: any(world.members(name, "suspect", "dead") for name in world.names), 12)
@@ -276,9 +261,6 @@ def test_a_flapping_partition_heals(tmp_path: Path) -> None:
             time.sleep(0.5)
         assert world.agree() < 10
         world.exchanged()
-        world.leave()
-        quiet(world)
-        sound(world)
 
 
 def test_a_bad_line(tmp_path: Path) -> None:
@@ -527,9 +509,7 @@ def test_many_join_at_once(tmp_path: Path) -> None:
 
 def test_sigterm(tmp_path: Path) -> None:
     """It finishes the step, saves, says goodbye, ends with 0: while it learns or waits, and asked thrice."""
-    with opened(tmp_path, 4, own={3: {"quorum": 9}}) as world:
-        world.start()
-        world.agree(seconds=20)
+    with learning(tmp_path, 4, own={3: {"quorum": 9}}) as world:
         world.exchanged("p0", "p1", "p2")
         assert (world.status("p3") or {})["state"] == "waiting"
         for name, times in (("p3", 1), ("p2", 3), ("p1", 1)):
@@ -543,9 +523,6 @@ def test_sigterm(tmp_path: Path) -> None:
             left, saved = world.rows(name, "left")[-1], world.rows(name, "saved")[-1]
             assert (saved["version"][1], saved["t"]) == (left["event"], left["t"])
         world.learned_on("p0")
-        world.leave()
-        quiet(world)
-        sound(world)
 
 
 def test_a_storm_of_cancelled_calls(tmp_path: Path) -> None:
@@ -579,15 +556,10 @@ def test_a_storm_of_cancelled_calls(tmp_path: Path) -> None:
 
 
 def test_the_nemesis(tmp_path: Path) -> None:
-    with opened(tmp_path, 5, machines=True) as world:
-        world.start()
-        world.agree(seconds=20)
+    with learning(tmp_path, 5, again=True, machines=True) as world:
         nemesis, until = Nemesis(world, seed=7, longest=4.0), time.monotonic() + 10
         while time.monotonic() < until:
             nemesis.strike()
         world.until(lambda: all(world.t(name) >= 0 for name in world.names))
         assert world.agree() < 10
         world.exchanged()
-        world.leave()
-        quiet(world)
-        sound(world, again=True)

@@ -24,6 +24,7 @@ from coterie.swarm.plan import free_ports, names, peer_settings, world_of
 from coterie.swarm.process import PeerProcess
 from tests.engine.small import experiment
 from tests.threats.wire import NoMachinesError, Wire, enter
+from tests.waiting import until
 
 __all__ = ["Prepare", "World", "opened"]
 
@@ -182,11 +183,7 @@ class World:
 
     def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
         """Wait for something that the peers bring about."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                raise AssertionError({name: self._last(name) for name in self.names})
-            time.sleep(0.1)
+        until(condition, seconds, told=lambda: {name: self._last(name) for name in self.names})
 
     def _last(self, name: str) -> Any:
         status = self.status(name) if name in self.running() else None

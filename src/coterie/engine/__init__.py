@@ -5,6 +5,8 @@ feed        every client's mini-batches, probes and test samples
 execution   how local steps are carried out: by hand, stacked, or one client at a time
 network/    the chain rule written out for layers that are known
 crew        blocks of clients side by side, one thread each
+pace        how large every client's local steps are
+meetings    who meets whom in every world
 exchange    many stars' meetings as one batched operation
 evaluation  every client's accuracy
 memory      whether there is room, and in how many parts

@@ -19,8 +19,10 @@ from coterie.engine.crew import Crew
 from coterie.engine.evaluation import accuracies
 from coterie.engine.exchange import Event, broadcast, exchange, message_bytes
 from coterie.engine.execution import Execution, Lane, lanes
+from coterie.engine.meetings import Meetings, sent
+from coterie.engine.pace import Pace
 from coterie.engine.recorder import Progress
-from coterie.engine.stack import Member, Stack, gather, put
+from coterie.engine.stack import Stack, gather, put
 from coterie.schedule import Meeting
 
 __all__ = ["Simulator"]
@@ -29,8 +31,6 @@ BLOCK_BYTES = 4 << 20
 """On a CPU: models of clients that step together; about what stays in the cache."""
 LONGEST = 32
 """The most local steps taken between two looks at the clock."""
-MOST_AHEAD, LINKS_AHEAD = 32, 1 << 18
-"""Exchanges, and links of a world, that are drawn at once."""
 
 
 class Simulator:
@@ -56,7 +56,7 @@ class Simulator:
         """Client-steps taken since this object was made."""
         self._sound = torch.ones(n, dtype=torch.bool)
         """Who did not diverge, on the host."""
-        self._foreseen: dict[int, dict[str, Meeting]] = {}
+        self._pace, self._meetings = Pace(stack), Meetings(stack)
         self._met: tuple[int, dict[int, Meeting]] = (-1, {})
 
     def tensors(self) -> dict[str, Tensor]:
@@ -85,38 +85,21 @@ class Simulator:
             return []
         self.t += 1
         woke = phase == "exchange"
-        meetings = self._meetings(self.t if woke else self.t - 1)
+        if woke or self._met[0] != self.t - 1:  # a broadcast goes to those who met one iteration before
+            asked = self.t if woke else self.t - 1
+            self._met = asked, self._meetings.at(asked, self._sound)
+        meetings = self._met[1]
         act = exchange if woke else broadcast
         events = act(self.stack, self.clients, meetings, self.t)
-        different = {id(m): m for m in meetings.values()}  # worlds of one company share theirs
-        sent = {number: _messages(m, woke) for number, m in different.items()}
+        number = sent(meetings, woke)
         self.bytes += torch.tensor(
             [
-                size * sent[id(meetings[m.id])]
+                size * number[m.id]
                 for group, size in zip(self.stack.groups, self.message_bytes, strict=True)
                 for m in group.members
             ]
         )
         return [self._row(event, "wake" if woke else "receive") for event in events]
-
-    def _meetings(self, t: int) -> dict[int, Meeting]:
-        """Who meets whom in every world; a broadcast goes to those who met one iteration before."""
-        if self._met[0] != t:
-            found = self._planned(t)
-            met = {m.id: _among(found[m.company], self._sound[m.clients]) for m in self.stack.members}
-            self._met = t, met
-        return self._met[1]
-
-    def _planned(self, t: int) -> dict[str, Meeting]:
-        """Who would meet in every company if nobody diverged; several exchanges are drawn at once."""
-        if t not in self._foreseen:
-            schedules = {m.company: m.schedule for m in self.stack.members}
-            links = max(s.stars * s.clients for s in schedules.values())
-            every, ahead = self.experiment.exchange.every, min(MOST_AHEAD, max(1, LINKS_AHEAD // links))
-            some = range(t, t + ahead * every, every)
-            found = {company: schedule.meetings(some) for company, schedule in schedules.items()}
-            self._foreseen = {when: {c: m[i] for c, m in found.items()} for i, when in enumerate(some)}
-        return self._foreseen[t]
 
     def due(self) -> bool:
         """Whether now is the time to evaluate."""
@@ -127,15 +110,17 @@ class Simulator:
         self._isolate(~_finite(self.clients.whole.params), self.t)
         found = accuracies(self.stack.task, self.stack.feed, self.clients.whole)
         found["loss"] = (self.loss_sum / self.steps).cpu()
-        found = {k: torch.where(self.diverged.cpu() == 0, v, torch.nan) for k, v in found.items()}
+        found = {k: torch.where(self._sound, v, torch.nan) for k, v in found.items()}
         self.loss_sum.zero_()
         self.steps.zero_()
         rows = []
         for i, m in enumerate(self.stack.members):
-            diverged = self.diverged[m.clients].cpu()
             row: dict[str, Any] = {"world": m.id, "t": self.t}
             row |= {k: v[m.clients].tolist() for k, v in found.items()}
-            row |= {"bytes": int(self.bytes[i]), "diverged": diverged.nonzero().flatten().tolist()}
+            row |= {
+                "bytes": int(self.bytes[i]),
+                "diverged": (~self._sound[m.clients]).nonzero().flatten().tolist(),
+            }
             rows.append(row)
         return rows
 
@@ -163,9 +148,7 @@ class Simulator:
 
     def _learn(self, ts: Tensor) -> None:
         stack = self.stack
-        lr = stack.here(torch.cat([self._lr(m, ts) for m in stack.members], dim=1).to(stack.dtype))
-        learns = self._learns(ts)
-        at = stack.here(ts)
+        lr, at, learns = self._pace(ts), stack.here(ts), self._learns(ts)
         losses = torch.empty(len(ts), stack.size, dtype=stack.dtype, device=stack.device)
         for lane in self.lanes:
 
@@ -180,7 +163,7 @@ class Simulator:
         self.steps += counted.sum(dim=0)
         following = int(ts[-1]) + 1
         if stack.members[0].schedule.phase(following) == "exchange":
-            self._planned(following)  # while a GPU still works on the steps
+            self._meetings.foresee(following)  # while a GPU still works on the steps
         self.stepped += losses.numel() if learns is None else int(counted.sum())
         if bool(bad.any()):
             self._isolate(bad.any(dim=0), at[bad.int().argmax(dim=0)])
@@ -195,25 +178,28 @@ class Simulator:
         state = gather(lane.state, inside)
         losses: list[Tensor] = []
         for k in range(len(ts)):
-            mask = None if learns is None else learns[k]
+            mask, reason = None if learns is None else learns[k], ""
             try:
                 batch = Batch(feed.inputs(rows[k]), labels[k], lr[k], keys[k])
                 state, loss = self.execution.step(lane.group, hyper, state, batch, mask)
+                losses.append(loss)
             except torch.OutOfMemoryError as error:
+                reason = str(error)  # and not the error itself, which holds on to all that the step had made
+            if reason:
+                del batch
                 put(lane.state, inside, state)
                 rest = (ts[k:], lr[k:], None if learns is None else learns[k:])
-                return torch.cat([*(x[None] for x in losses), self._in_halves(lane, block, *rest, error)])
-            losses.append(loss)
+                return torch.cat([*(x[None] for x in losses), self._in_halves(lane, block, *rest, reason)])
         put(lane.state, inside, state)
         return torch.stack(losses)
 
     def _in_halves(
-        self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, error: Exception
+        self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, reason: str
     ) -> Tensor:
         """Go on with half as many clients at a time, from now on too."""
         half = (block.stop - block.start) // 2
         if not half:
-            raise NoRoomError(f"not even one client's step fits into memory: {error}") from None
+            raise NoRoomError(f"not even one client's step fits into memory: {reason}")
         torch.cuda.empty_cache()
         self.most = min(self.most, half)
         if self.progress:
@@ -240,12 +226,6 @@ class Simulator:
         size = -(-n // parts)
         return (slice(first + a, first + min(a + size, n)) for a in range(0, n, size))
 
-    def _lr(self, m: Member, ts: Tensor) -> Tensor:
-        # The closing phase is the same for every method.
-        paces = [1.0 if m.schedule.closing(t) else m.algorithm.pace(t) for t in ts.tolist()]
-        rates = [m.schedule.lr(t) * pace for t, pace in zip(ts.tolist(), paces, strict=True)]
-        return torch.tensor(rates, dtype=torch.float64)[:, None].expand(-1, m.schedule.clients)
-
     def _learns(self, ts: Tensor) -> Tensor | None:
         """Who learns when, `[K, N]`; None if everybody always does."""
         members = self.stack.members
@@ -270,22 +250,6 @@ class Simulator:
                     )
 
 
-def _among(meeting: Meeting, sound: Tensor) -> Meeting:
-    """The meeting of those who are `sound` `[M]`: clients that diverged neither ask nor answer."""
-    if bool(sound.all()):
-        return meeting
-    both = sound[meeting.star, None] & sound[meeting.neighbour]
-    heard = meeting.heard & both
-    told = meeting.told & both & heard.any(dim=1, keepdim=True)
-    return meeting._replace(asked=meeting.asked & both, heard=heard, told=told)
-
-
-def _messages(meeting: Meeting, woke: bool) -> int:
-    """How many models are sent: every neighbour asked replies; a star that heard one sends to them all."""
-    answered = meeting.asked if woke else meeting.asked & meeting.heard.any(dim=1, keepdim=True)
-    return int(answered.sum())
-
-
 def _finite(tensors: Tensors) -> Tensor:
-    """Which clients' tensors are finite throughout, `[N]`."""
-    return torch.stack([v.flatten(1).isfinite().all(dim=1) for v in tensors.values()]).all(dim=0)
+    """Which clients' numbers are finite, and not too wild to be added, `[N]`."""
+    return torch.stack([v.flatten(1).sum(dim=1).isfinite() for v in tensors.values()]).all(dim=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
@@ -15,6 +16,10 @@ from coterie.peer.settings import Exchange
 __all__ = ["Asked", "chosen", "is_lost", "next_wake"]
 
 
+AHEAD = 1024
+"""Iterations for which is drawn in one go when a peer wakes."""
+
+
 class Asked(NamedTuple):
     """Somebody to be asked for its model."""
 
@@ -24,8 +29,16 @@ class Asked(NamedTuple):
 
 def next_wake(client: Client, exchange: Exchange, t: int) -> int:
     """The own iteration at which it wakes next."""
-    u = float(Stream(client.seed, "wake").uniform(1, t, client.number))
+    block, place = divmod(t, AHEAD)
+    u = _draws(client.seed, client.number, block)[place]
     return t + max(1, round(exchange.every * (1 + exchange.jitter * (2 * u - 1))))
+
+
+@lru_cache(maxsize=4)
+def _draws(seed: int, number: int, block: int) -> list[float]:
+    """One for each iteration of a block, in one go."""
+    drawn: list[float] = Stream(seed, "wake").uniform(AHEAD, block, number).tolist()
+    return drawn
 
 
 def chosen(

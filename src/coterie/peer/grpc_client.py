@@ -261,8 +261,8 @@ class GrpcTransport:
         return self._clock() - then < PROVED and not self._denied(leaf.id, leaf.serial)
 
     async def _unary(self, line: _Line, method: str, ask: Ask) -> Answer:
-        call = line.channel.unary_unary(f"/{SERVICE}/{method}")
-        answer = wire.read_answer(await call(ask.SerializeToString(), timeout=self._limits.floor))
+        call, data = line.channel.unary_unary(f"/{SERVICE}/{method}"), ask.SerializeToString()
+        answer = wire.read_answer(await call(data, timeout=self._limits.deadline(len(data))))
         self._verify(answer, ask, line)
         return answer
 

@@ -1,0 +1,133 @@
+"""Too many and too slow: row 15 of the threat table, on real sockets with real certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+
+import torch
+
+from coterie.peer.grpc_common import SERVICE, grpc
+from coterie.peer.limits import Limits
+from coterie.peer.schema import Schema
+from tests.peer.forgeries import client_hello
+from tests.peer.loopback import (
+    TERMS,
+    Desk,
+    Federation,
+    Tally,
+    ask,
+    calling,
+    header,
+    letter,
+    raw_channel,
+    reason,
+    serving,
+)
+
+
+def test_row_15_idle_connections_and_half_handshakes(wards: Federation) -> None:
+    hello = client_hello(ssl.TLSVersion.TLSv1_3)
+
+    async def main() -> None:
+        limits = Limits(handshake=1.0)
+        async with (
+            serving(wards.identity("p0"), limits=limits) as (_, address, _),
+            calling(wards.identity("p1")) as transport,
+        ):
+            host, port = address.split(":")
+            flood = await asyncio.gather(*(asyncio.open_connection(host, int(port)) for _ in range(200)))
+            for i, (_, writer) in enumerate(flood):
+                if i % 2:
+                    writer.write(hello[: len(hello) // (1 + i % 3)])
+            async with asyncio.timeout(5):
+                assert (await transport.pull("p0", address)).sender == "p0"
+            async with asyncio.timeout(8):  # each is closed once its time for the handshake is up
+                for reader, writer in flood:
+                    with suppress(ConnectionError):
+                        await reader.read()
+                    writer.close()
+            assert (await transport.pull("p0", address)).sender == "p0"
+
+    asyncio.run(main())
+
+
+def test_row_15_more_connections_than_are_served(wards: Federation) -> None:
+    async def main() -> None:
+        async with (
+            serving(wards.identity("p0"), limits=Limits(connections=5)) as (_, address, _),
+            calling(wards.identity("p1")) as early,
+        ):
+            await early.pull("p0", address)
+            flood = []
+            for _ in range(20):
+                with socket.create_connection(address.split(":"), timeout=1) as s:  # type: ignore[arg-type]
+                    flood.append(s.detach())
+            assert (await early.pull("p0", address)).sender == "p0"  # who is connected stays so
+            for descriptor in flood:
+                socket.socket(fileno=descriptor).close()
+
+    asyncio.run(main())
+
+
+def test_row_15_streams_that_never_end_are_cut_and_others_are_served(wards: Federation) -> None:
+    async def main() -> None:
+        tally, limits = Tally(), Limits(stall=0.5, peer_calls=4, incoming=2)
+        async with (
+            serving(wards.identity("p0"), limits=limits, count=tally) as (_, address, desk),
+            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            calling(wards.identity("p2")) as honest,
+        ):
+            push = channel.stream_stream(f"/{SERVICE}/Push")
+            streams = [push(timeout=20) for _ in range(10)]
+            await asyncio.gather(*(s.write(header()) for s in streams), return_exceptions=True)
+            assert await honest.push("p0", address, letter("p2"))
+            assert (await honest.pull("p0", address)).sender == "p0"
+            # One at once, which is cut; of the others some may never have left the caller.
+            await tally.until("push", "slow")
+            await tally.until("push", "busy")
+            assert [x.sender for x in desk.taken] == ["p2"]
+
+    asyncio.run(main())
+
+
+def test_row_15_a_flood_of_calls_is_refused_and_others_are_served(wards: Federation) -> None:
+    async def main() -> None:
+        tally, limits = Tally(), Limits(peer_rate=10.0)
+        async with (
+            serving(wards.identity("p0"), limits=limits, count=tally) as (_, address, _),
+            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            calling(wards.identity("p2")) as honest,
+        ):
+            gossip = channel.unary_unary(f"/{SERVICE}/Gossip")
+            data = ask(packet=b"x").SerializeToString()
+            flood = asyncio.gather(*(gossip(data, timeout=10) for _ in range(200)), return_exceptions=True)
+            assert (await honest.pull("p0", address)).sender == "p0"
+            results = await flood
+            refused = [r for r in results if isinstance(r, grpc.aio.AioRpcError)]
+            assert len(refused) > 100
+            assert {reason(r) for r in refused} <= {"busy", None}
+        assert tally.outcomes["gossip", "ok"] < 100
+
+    asyncio.run(main())
+
+
+def test_row_15_a_reader_that_never_reads_is_cut(wards: Federation) -> None:
+    async def main() -> None:
+        big = {"w": torch.zeros(5_000_000)}
+        schema = Schema.of(big)
+        tally = Tally()
+        async with (
+            serving(
+                wards.identity("p0"), Desk(letter("p0", big)), schema, limits=Limits(stall=0.3), count=tally
+            ) as (_, address, _),
+            raw_channel(wards.identity("p1"), "p0", address) as channel,
+        ):
+            terms = TERMS._replace(schema=schema.hash).encode()
+            call = channel.unary_stream(f"/{SERVICE}/Pull")(ask(terms=terms).SerializeToString(), timeout=20)
+            await call.read()
+            await tally.until("pull", "slow")
+
+    asyncio.run(main())
