@@ -15,12 +15,15 @@ from coterie.bench.machine import machine, synchronize
 from coterie.bench.ours import Engine
 from coterie.bench.timing import Say, Settings, spread
 from coterie.bench.work import WORKS, Work
+from coterie.experiment import Evaluate
 
 __all__ = ["METHODS", "STARS", "exchange"]
 
 METHODS = ("FedAvg", "KD-PDFL")
 STARS: tuple[int | float, ...] = (1, 0.2)
 """Stars of an exchange: one, as in the paper, and a fifth of all clients."""
+EVALUATE_EVERY = Evaluate().every
+"""Iterations between two evaluations, where an experiment does not say."""
 
 
 class _Spent(NamedTuple):
@@ -73,9 +76,9 @@ def _row(
         methods=[method],
         exchange__every=work.paper_every,
         exchange__stars=stars,
-        evaluate__every=work.evaluate_every,
+        evaluate__every=EVALUATE_EVERY,
     )
-    stretch = math.lcm(work.paper_every, work.evaluate_every)
+    stretch = math.lcm(work.paper_every, EVALUATE_EVERY)
     _through(engine, stretch, how.device)  # compiles
     found = []
     for n in range(how.pairs):
@@ -88,7 +91,7 @@ def _row(
         "method": method,
         "stars": engine.stars(),
         "every": work.paper_every,
-        "evaluate_every": work.evaluate_every,
+        "evaluate_every": EVALUATE_EVERY,
         "iterations": stretch,
         "rate": spread([s.client_steps / s.total for s in found])._asdict(),
         "exchange_share": spread([s.exchange / s.total for s in found])._asdict(),

@@ -36,8 +36,6 @@ class Work:
     """Of every client, between two exchanges."""
     paper_every: int
     """T_ex in the paper."""
-    evaluate_every: int
-    """Iterations between two evaluations in its reproduction."""
     owned: int = 64
     """Samples of a client."""
     batch: int = 16
@@ -46,10 +44,8 @@ class Work:
 
 
 WORKS = {
-    "W1": Work("W1", "IoT MLP", "iot_mlp", (296,), 9, local_steps=18, paper_every=20, evaluate_every=50),
-    "W2": Work(
-        "W2", "EMNIST CNN", "emnist_cnn", (1, 28, 28), 47, local_steps=4, paper_every=5, evaluate_every=10
-    ),
+    "W1": Work("W1", "IoT MLP", "iot_mlp", (296,), 9, local_steps=18, paper_every=20),
+    "W2": Work("W2", "EMNIST CNN", "emnist_cnn", (1, 28, 28), 47, local_steps=4, paper_every=5),
 }
 
 

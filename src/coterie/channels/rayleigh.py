@@ -36,4 +36,5 @@ class Rayleigh:
 
 
 def _gains(share: Tensor, u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
-    return torch.where(u <= share[star, None], -torch.log(u), 0.0)
+    up = u <= share[star, None]
+    return torch.zeros_like(u).masked_scatter_(up, -torch.log(u[up]))  # of thousands of links few are up

@@ -104,7 +104,7 @@ class Stream:
 
     def uniform(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
         """`n` numbers in (0, 1), float64, never 0 and never 1, so that logarithms are finite."""
-        return (self.words(n, t, client).double() + 0.5) / 2.0**32
+        return self.words(n, t, client).double().add_(0.5).mul_(2.0**-32)
 
     def integers(
         self, n: int, t: int | Tensor = 0, client: int | Tensor = 0, *, high: int | Tensor

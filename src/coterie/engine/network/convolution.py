@@ -88,8 +88,7 @@ def _padded(x: Tensor, p: int) -> Tensor:
 
 def _one_by_one(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     images = x.permute(0, 1, 4, 2, 3)
-    found = [nn.functional.conv2d(images[i], w[i], b[i]).permute(0, 2, 3, 1) for i in range(len(x))]
-    return torch.stack(found)
+    return _stacked([nn.functional.conv2d(images[i], w[i], b[i]).permute(0, 2, 3, 1) for i in range(len(x))])
 
 
 def _one_by_one_backward(x: Tensor, w: Tensor, dy: Tensor, inner: bool) -> tuple[Tensor | None, Tensor]:
@@ -100,8 +99,12 @@ def _one_by_one_backward(x: Tensor, w: Tensor, dy: Tensor, inner: bool) -> tuple
         )
         for i in range(len(x))
     ]
-    dx = torch.stack([f[0] for f in found]).permute(0, 1, 3, 4, 2) if inner else None
-    return dx, torch.stack([f[1] for f in found])
+    dx = _stacked([f[0] for f in found]).permute(0, 1, 3, 4, 2) if inner else None
+    return dx, _stacked([f[1] for f in found])
+
+
+def _stacked(found: list[Tensor]) -> Tensor:
+    return torch.stack(found) if len(found) > 1 else found[0][None]  # one is not copied
 
 
 # Patches [n, B x positions, k x k x C], and matrix products.

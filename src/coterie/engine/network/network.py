@@ -112,7 +112,10 @@ def written_out(grads: dict[str, Gradient]) -> Tensors:
 
 
 def _channels_last(x: Tensor) -> Tensor:
-    return x.permute(0, 1, 3, 4, 2) if x.dim() == 5 else x
+    if x.dim() != 5:
+        return x
+    # A single channel moved would keep its stride, and convolutions take that for channels first.
+    return x.squeeze(2).unsqueeze(-1) if x.shape[2] == 1 else x.permute(0, 1, 3, 4, 2)
 
 
 def _pool(_name: str, module: Any) -> Layer | None:
