@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import settings
 
+from coterie.core import registry
+
 torch.set_num_threads(1)
 settings.register_profile("coterie", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("coterie")
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry of this test's own."""
+    monkeypatch.setattr(registry, "_plugins", {kind: dict(registry.known(kind)) for kind in registry.KINDS})
+
 
 WAITING = {"dashboard", "swarm", "sweep", "threats"}
 """Tests that wait for processes, clusters and browsers more than they compute."""
@@ -18,5 +25,4 @@ WAITING = {"dashboard", "swarm", "sweep", "threats"}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """They come first, so that the others compute meanwhile."""
-    here = Path(__file__).parent
-    items.sort(key=lambda item: not WAITING.intersection(item.path.relative_to(here).parts[:1]))
+    items.sort(key=lambda item: item.path.parent.name not in WAITING)

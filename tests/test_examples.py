@@ -25,7 +25,7 @@ def example(file: str, comment: str) -> str:
 
 
 @pytest.fixture
-def best_friend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Algorithm]:
+def best_friend(plugins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Algorithm]:
     text = example("CONTRIBUTING.md", "a test runs this example as it stands: save it as best_friend.py")
     (tmp_path / "best_friend.py").write_text(text)
     monkeypatch.chdir(tmp_path)

@@ -16,12 +16,6 @@ from coterie.distances.wasserstein1 import wasserstein1
 
 
 @pytest.fixture
-def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry of this test's own."""
-    monkeypatch.setattr(registry, "_plugins", {kind: dict(known(kind)) for kind in KINDS})
-
-
-@pytest.fixture
 def users_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package of the user's own in the current folder."""
     package = tmp_path / "ours_to_find"

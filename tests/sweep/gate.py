@@ -1,15 +1,15 @@
-"""Channels for tests: one holds a run until the test has done what it wants to do, one is never content."""
+"""Plugins for tests: one holds a run until the test has done what it wants to do, one is never content."""
 
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import weakref
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from coterie.algorithms.local import Local
 from coterie.core.links import Graph, Links
 from coterie.core.streams import Stream
 
@@ -17,20 +17,15 @@ __all__ = ["Gate", "Hungry"]
 
 
 @dataclass(frozen=True)
-class Gate:
-    """Ideal links behind a named pipe: who comes by waits until somebody holds the other end open."""
+class Gate(Local):
+    """Stands at a named pipe before its 12th step, until somebody holds the other end open."""
 
-    pipe: str
+    pipe: str = ""
 
-    def links(self, graph: Graph, stream: Stream) -> Links:
-        calls = itertools.count()
-
-        def gains(u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
-            if next(calls) == 1:
-                os.close(os.open(self.pipe, os.O_RDONLY))
-            return u
-
-        return gains
+    def pace(self, t: int) -> float:
+        if t == 12:
+            os.close(os.open(self.pipe, os.O_RDONLY))
+        return 1.0
 
 
 @dataclass(frozen=True)

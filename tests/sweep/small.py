@@ -11,7 +11,7 @@ from coterie.sweep.grid import Grid, read
 from coterie.sweep.work import Event
 from tests.cli.conftest import SMALL
 
-__all__ = ["PYTHONPATH", "TEXT", "Shown", "equal", "grid"]
+__all__ = ["PYTHONPATH", "TEXT", "Shown", "equal", "gated", "grid", "pipe"]
 
 TEXT = SMALL.replace("[data]", '[grid]\n"model.hidden" = [[5], [7]]\n"train.lr" = [0.05, 0.2]\n\n[data]')
 SAME = ("metrics.jsonl", "exchanges.jsonl", "worlds.json", "clients.json", "summary.json", "experiment.toml")
@@ -31,6 +31,18 @@ def grid(folder: Path, **changes: Any) -> Grid:
     file = folder / "grid.toml"
     file.write_text(TEXT)
     return read(file, {path.replace("__", "."): value for path, value in changes.items()})
+
+
+def gated(folder: Path, **changes: Any) -> Grid:
+    """Jobs that stand still half-way until somebody opens the pipe to write."""
+    os.mkfifo(pipe(folder))
+    gate = {"name": "tests.sweep.gate:Gate", "pipe": str(pipe(folder))}
+    return grid(folder, methods={"Local": {}, "KD-PDFL": {}, "Gate": gate}, **changes)
+
+
+def pipe(folder: Path) -> Path:
+    """The gate of those jobs."""
+    return folder / "pipe"
 
 
 class Shown:

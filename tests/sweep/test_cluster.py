@@ -16,10 +16,9 @@ from coterie import Run
 from coterie.core.errors import ConfigError, RunError
 from coterie.sweep.cluster import connected
 from coterie.sweep.conduct import SweepStopped, sweep
-from coterie.sweep.grid import Grid
 from coterie.sweep.reading import Sweep
 from coterie.sweep.work import Event
-from tests.sweep.small import PYTHONPATH, Shown, equal, grid
+from tests.sweep.small import PYTHONPATH, Shown, equal, gated, grid, pipe
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -61,34 +60,16 @@ def joined(cluster: Any) -> Iterator[Any]:
         yield cluster
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """A folder with a gate."""
-    os.mkfifo(tmp_path / "pipe")
-    return tmp_path
-
-
-def gated(home: Path, **changes: Any) -> Grid:
-    """Jobs that stop in their second exchange until somebody opens the gate."""
-    gate = {"name": "tests.sweep.gate:Gate", "pipe": str(home / "pipe")}
-    return grid(home, exchange__channel=gate, **changes)
-
-
-def open_gate(home: Path) -> int:
-    """For everybody who stands there or comes by, until it is closed again."""
-    return os.open(home / "pipe", os.O_RDWR)
-
-
-def nowhere(home: Path, address: str, device: str, cpus: int, words: str) -> None:
+def nowhere(tmp_path: Path, address: str, device: str, cpus: int, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        sweep(grid(home, device=device), home / "sweep", ray=address, cpus=cpus)
-    assert not (home / "sweep").exists()
+        sweep(grid(tmp_path, device=device), tmp_path / "sweep", ray=address, cpus=cpus)
+    assert not (tmp_path / "sweep").exists()
 
 
-def test_more_cores_than_any_machine_has(cluster: Any, home: Path) -> None:
+def test_more_cores_than_any_machine_has(cluster: Any, tmp_path: Path) -> None:
     """By the address alone, as every sweep of a user comes to a cluster."""
     words = "takes 3 CPU, but no machine of the Ray cluster has more than 1; use a smaller --cpus"
-    nowhere(home, cluster.address, "cpu", 3, words)
+    nowhere(tmp_path, cluster.address, "cpu", 3, words)
 
 
 @pytest.mark.parametrize(
@@ -98,16 +79,16 @@ def test_more_cores_than_any_machine_has(cluster: Any, home: Path) -> None:
         ("cuda:1", "device 'cuda:1' cannot be had on a Ray cluster"),
     ],
 )
-def test_a_device_that_no_machine_has(joined: Any, home: Path, device: str, words: str) -> None:
-    nowhere(home, joined.address, device, 1, words)
+def test_a_device_that_no_machine_has(joined: Any, tmp_path: Path, device: str, words: str) -> None:
+    nowhere(tmp_path, joined.address, device, 1, words)
 
 
 class Losing(Shown):
     """Takes away the machine of the first job that gets going, and opens the gate when that is known."""
 
-    def __init__(self, cluster: Any, home: Path) -> None:
+    def __init__(self, cluster: Any, folder: Path) -> None:
         super().__init__(self.lose)
-        self.cluster, self.home, self.lost, self.gate = cluster, home, "", -1
+        self.cluster, self.pipe, self.lost, self.gate = cluster, pipe(folder), "", -1
 
     def lose(self, event: Event) -> None:
         node = event.where.partition("(")[2][:6]
@@ -118,15 +99,15 @@ class Losing(Shown):
     def ended(self, job: str, state: str) -> None:
         super().ended(job, state)
         if self.gate < 0:
-            self.gate = open_gate(self.home)
+            self.gate = os.open(self.pipe, os.O_RDWR)
 
 
-def test_a_machine_is_lost_in_the_middle(joined: Any, home: Path) -> None:
+def test_a_machine_is_lost_in_the_middle(joined: Any, tmp_path: Path) -> None:
     """Its job is begun again on another one, and everything comes to the bits of one machine."""
     joined.add_node(num_cpus=1, **LEAN)
-    small, shown = gated(home, grid={"train.batch": [3, 4, 5]}), Losing(joined, home)
-    found = sweep(small, home / "sweep", ray=joined.address, cpus=1, view=shown)
-    want = sweep(small, home / "whole", cpus=1)
+    small, shown = gated(tmp_path, grid={"train.batch": [3, 4, 5]}), Losing(joined, tmp_path)
+    found = sweep(small, tmp_path / "sweep", ray=joined.address, cpus=1, view=shown)
+    want = sweep(small, tmp_path / "whole", cpus=1)
     os.close(shown.gate)
     attempts = {job.name: job.attempts for job in found.jobs}
     assert attempts == {name: 2 if name == shown.lost else 1 for name in ("001", "002", "003")}
@@ -141,33 +122,33 @@ def test_a_machine_is_lost_in_the_middle(joined: Any, home: Path) -> None:
     assert found.table().equals(want.table())
 
 
-def test_stopped_the_workers_save_and_the_sweep_goes_on(joined: Any, home: Path) -> None:
+def test_stopped_the_workers_save_and_the_sweep_goes_on(joined: Any, tmp_path: Path) -> None:
     """Ctrl-C here becomes a checkpoint there, from which the same machine goes on."""
-    small = gated(home, grid={"train.lr": [0.05, 0.2]})
+    small = gated(tmp_path, grid={"train.lr": [0.05, 0.2]})
     gates: list[int] = []
 
     def interrupt(event: Event) -> None:
         signal.raise_signal(signal.SIGINT)
-        gates.append(open_gate(home))
+        gates.append(os.open(pipe(tmp_path), os.O_RDWR))
 
     with pytest.raises(SweepStopped, match="stopped with 0 of 1 jobs done") as stopped:
-        sweep(small, home / "sweep", ray=joined.address, cpus=1, view=Shown(interrupt))
+        sweep(small, tmp_path / "sweep", ray=joined.address, cpus=1, view=Shown(interrupt))
     id_ = Sweep(stopped.value.path).manifest["id"]
     assert Run(Path(os.environ["TMPDIR"], f"coterie-sweep-{id_}", "001")).status["state"] == "stopped"
-    found = sweep(small, home / "sweep", ray=joined.address, resume=True)
-    want = sweep(small, home / "whole", cpus=1)
+    found = sweep(small, tmp_path / "sweep", ray=joined.address, resume=True)
+    want = sweep(small, tmp_path / "whole", cpus=1)
     os.close(*gates)
     equal(found.path / "jobs/001", want.path / "jobs/001")
 
 
-def test_another_version_is_refused_before_anything_is_done(joined: Any, home: Path) -> None:
-    other = home / "coterie-0.0.1.dist-info"
+def test_another_version_is_refused_before_anything_is_done(joined: Any, tmp_path: Path) -> None:
+    other = tmp_path / "coterie-0.0.1.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: coterie\nVersion: 0.0.1\n")
-    path = {"PYTHONPATH": f"{home}{os.pathsep}{PYTHONPATH}"}
+    path = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{PYTHONPATH}"}
     stranger = joined.add_node(num_cpus=1, env_vars=path, **LEAN)
     words = rf"has coterie 0\.0\.1 \(.*\), but this machine has coterie {version('coterie')} \(.*\); install"
     with pytest.raises(RunError, match=words):
-        sweep(grid(home), home / "sweep", ray=joined.address, cpus=1)
+        sweep(grid(tmp_path), tmp_path / "sweep", ray=joined.address, cpus=1)
     joined.remove_node(stranger)
-    assert not (home / "sweep").exists()
+    assert not (tmp_path / "sweep").exists()

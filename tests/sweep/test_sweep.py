@@ -24,7 +24,7 @@ from coterie.sweep.folder import SweepFolder
 from coterie.sweep.grid import jobs
 from coterie.sweep.reading import Sweep
 from coterie.sweep.work import Outcome
-from tests.sweep.small import PYTHONPATH, Shown, equal, grid
+from tests.sweep.small import PYTHONPATH, Shown, equal, gated, grid, pipe
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return sweep(grid(folder), folder / "sweep")
 
 
-def kill_at_the_gate(pipe: Path, process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL in the second exchange of the first job, as soon as it is there."""
+def kill_at_the_gate(gate: Path, process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL in the middle of the first job, as soon as it is there."""
     while True:
         try:
-            held = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            held = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:  # nobody reads yet
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.05)
@@ -120,9 +120,7 @@ def test_asked_to_stop_it_saves_and_goes_on(tmp_path: Path, whole: Sweep, number
 
 def test_killed_it_goes_on(tmp_path: Path) -> None:
     """SIGKILL in the middle of the first job; the rest comes to the same bits."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    small = grid(tmp_path, exchange__channel={"name": "tests.sweep.gate:Gate", "pipe": str(pipe)})
+    small = gated(tmp_path)
     (tmp_path / "gated.toml").write_text(dumps(small.plain()))
     words = ["sweep", "gated.toml", "--out", "sweep", "--cpus", "1", "--checkpoint", "0"]
     with subprocess.Popen(
@@ -131,10 +129,10 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdout=subprocess.DEVNULL,
     ) as process:
-        kill_at_the_gate(pipe, process)
+        kill_at_the_gate(pipe(tmp_path), process)
     assert process.returncode == -signal.SIGKILL
     assert states(tmp_path / "sweep") == {"001": "waiting", "002": "waiting"}
-    held = os.open(pipe, os.O_RDWR)
+    held = os.open(pipe(tmp_path), os.O_RDWR)
     try:
         found = sweep(small, tmp_path / "sweep", resume=True)
         want = sweep(small, tmp_path / "whole", cpus=1)
