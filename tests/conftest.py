@@ -19,10 +19,15 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_plugins", {kind: dict(registry.known(kind)) for kind in registry.KINDS})
 
 
-WAITING = {"dashboard", "swarm", "sweep", "threats"}
-"""Tests that wait for processes, clusters and browsers more than they compute."""
+WAITING = ("threats", "sweep", "swarm", "dashboard")
+"""Tests that wait for processes, clusters and browsers more than they compute, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """They come first, so that the others compute meanwhile."""
-    items.sort(key=lambda item: item.path.parent.name not in WAITING)
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.parent.name
+        return WAITING.index(folder) if folder in WAITING else len(WAITING)
+
+    items.sort(key=place)

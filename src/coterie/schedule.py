@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -216,8 +217,14 @@ class Schedule:
 
     def _in_reach(self, t: Tensor, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
-        rows = (torch.split(part, _AT_ONCE) for part in (t, star, present))
-        neighbours, gains = zip(*(self._best_links(*some) for some in zip(*rows, strict=True)), strict=True)
+        rows = [torch.split(part, _AT_ONCE) for part in (t, star, present)]
+        hands = min(len(rows[0]), torch.get_num_threads())
+        if hands > 1:
+            with ThreadPoolExecutor(hands, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+                parts = list(pool.map(self._best_links, *rows))
+        else:
+            parts = list(map(self._best_links, *rows))
+        neighbours, gains = zip(*parts, strict=True)
         return _stacked(neighbours), _stacked(gains)
 
     def _best_links(self, t: Tensor, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,8 @@ from coterie.core.types import Batch, Info, Message, State, Tensors
 __all__ = ["Loss", "Task"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+CONVOLUTION = 5
+"""Axes of several senders' weights of a convolution over images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +151,10 @@ class Task:
 
     def over(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
         """`see` of the state as each of K senders would have it, stacked `[K, ...]`."""
+        if any(m.dim() == CONVOLUTION for m in messages.values()):  # batched, these are slow
+            count = len(next(iter(messages.values())))
+            each = [{k: m[i] for k, m in messages.items()} for i in range(count)]
+            return torch.stack([see(self.take(state, message)) for message in each])
         return vmap(lambda message: see(self.take(state, message)))(messages)
 
 

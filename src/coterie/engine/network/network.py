@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -46,7 +47,7 @@ class Network:
     def logits(self, state: Tensors, x: Tensor) -> Tensor:
         """Outputs `[n, B, L]` with running statistics."""
         x = _channels_last(x)
-        for layer in self.layers:
+        for layer in _pooled_first(self.layers):
             x = layer.evaluate(state, x)
         return x
 
@@ -109,6 +110,15 @@ def descend(params: Tensors, grads: dict[str, Gradient]) -> None:
 def written_out(grads: dict[str, Gradient]) -> Tensors:
     """Every gradient as a tensor."""
     return {name: torch.bmm(g.left.mT, g.right) if isinstance(g, Outer) else g for name, g in grads.items()}
+
+
+def _pooled_first(layers: Sequence[Layer]) -> list[Layer]:
+    """The same function of the input: what is left by pooling is less to cut off at zero."""
+    order = list(layers)
+    for i, pair in enumerate(pairwise(layers)):
+        if isinstance(pair[0], Relu) and isinstance(pair[1], MaxPool):
+            order[i : i + 2] = pair[1], pair[0]
+    return order
 
 
 def _channels_last(x: Tensor) -> Tensor:
