@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-JOBS ?= auto
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
@@ -15,10 +15,10 @@ run: .venv/installed  ## Run the quickstart: table and pictures in runs/.
 	$(BIN)/coterie run quickstart
 
 test: check  ## Check everything and run all tests.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-peers: .venv/installed-dev  ## Only what concerns real peers: every attack and fault they must survive.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) tests/peer tests/threats tests/swarm tests/replay
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/peer tests/threats tests/swarm tests/replay
 
 soak: .venv/installed-dev  ## Ten peers under the nemesis for an hour (as root; MINUTES=10 for less).
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --out runs/soak-$$(date +%Y%m%d-%H%M%S)

@@ -13,9 +13,9 @@ from coterie.peer.node import Node
 from coterie.peer.roster import Fixed
 from coterie.peer.settings import Settings
 from coterie.peer.store import Store
-from tests.waiting import eventually as until
+from tests.waiting import eventually
 
-__all__ = ["Peer", "alone", "settings", "until"]
+__all__ = ["Peer", "alone", "settings"]
 
 SMALL: dict[str, Any] = {
     "model": {"name": "mlp", "hidden": [5]},
@@ -64,7 +64,7 @@ class Peer:
         transport = self.network.join(self.name, self.settings.address, self.node)
         life = asyncio.ensure_future(self.node.live(transport, self.stop))
         try:
-            await until(lambda: self.node.learning or life.done())
+            await eventually(lambda: self.node.learning or life.done())
             yield self.node
         finally:
             self.stop.set()

@@ -21,9 +21,10 @@ from coterie.peer.node import Node
 from coterie.peer.roster import Fixed
 from coterie.peer.transport import Letter, Version
 from coterie.replay import replay
-from tests.peer.disk import full_after
-from tests.peer.free import Peer, alone, settings, until
+from tests.disk import full_after
+from tests.peer.free import Peer, alone, settings
 from tests.trees import same
+from tests.waiting import eventually
 
 
 def rows(node: Node, kind: str) -> list[dict[str, Any]]:
@@ -42,7 +43,7 @@ def test_four_peers_learn_exchange_and_finish(tmp_path: Path) -> None:
         peers = [Peer(network, settings(i, tmp_path)) for i in range(4)]
         async with AsyncExitStack() as stack:
             nodes = [await stack.enter_async_context(peer.running()) for peer in peers]
-            await until(lambda: all(node.worker.finished for node in nodes))
+            await eventually(lambda: all(node.worker.finished for node in nodes))
         return nodes
 
     nodes = asyncio.run(main())
@@ -243,15 +244,15 @@ def test_a_peer_that_diverges_says_so_and_keeps_what_it_saved(tmp_path: Path) ->
 def test_on_a_full_disk_it_learns_on_and_sends_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with alone(tmp_path, train={"iterations": 100_000}, rate=500, save=0.02) as node:
-            await until(lambda: (tmp_path / "p0" / "model.safetensors").exists())
+            await eventually(lambda: (tmp_path / "p0" / "model.safetensors").exists())
             with full_after(100):
-                await until(lambda: node.fault is not None)
+                await eventually(lambda: node.fault is not None)
                 with pytest.raises(Refused, match="cannot write its journal, so it sends nothing"):
                     await node.offer("p1")
                 before = node.worker.now.t
                 await node.worker.at(before + 20)
                 assert "make room on the disk" in node.status()["fault"]
-            await until(lambda: node.fault is None)  # there is room again
+            await eventually(lambda: node.fault is None)  # there is room again
             assert (await node.offer("p1")).version.event >= before + 20
         steps = [row["t"] for row in rows(node, "local")]
         assert steps[0][0] == 1
@@ -344,7 +345,7 @@ def test_quorum(tmp_path: Path) -> None:
             await peer.node.deliver(model(peer.node, "p1", Version(1, 1)))
         assert (await peer.node.offer("p1")).version.event == 0
         peer.node.roster = Fixed(peer.settings.peers, "p0")
-        await until(lambda: peer.node.learning)
+        await eventually(lambda: peer.node.learning)
         peer.stop.set()
         await life
         peer.close()
@@ -359,7 +360,7 @@ def test_who_ignores_broadcasts_sends_none(tmp_path: Path) -> None:
         peers = [Peer(network, settings(i, tmp_path, **careful)) for i in range(2)]
         async with AsyncExitStack() as stack:
             nodes = [await stack.enter_async_context(peer.running()) for peer in peers]
-            await until(lambda: any(node.exchanges for node in nodes))
+            await eventually(lambda: any(node.exchanges for node in nodes))
         for node in nodes:
             assert not rows(node, "told")
             assert not rows(node, "adopt")

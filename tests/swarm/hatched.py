@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from coterie.peer.settings import Settings
 from coterie.swarm.plan import free_ports, lay_out, names, peer_settings, world_of
 from coterie.swarm.process import PeerProcess
+from tests import waiting
 from tests.engine.small import experiment
 
 __all__ = ["hatched", "until"]
@@ -50,9 +50,9 @@ def hatched(
 
 def until(condition: Callable[[], bool], processes: list[PeerProcess], seconds: float = 60.0) -> None:
     """Wait for something that the peers bring about; one that ends by itself is an error at once."""
-    deadline = time.monotonic() + seconds
-    while not condition():
+
+    def check() -> None:
         for process in processes:
             process.check()
-        assert time.monotonic() < deadline, [process.status() for process in processes]
-        time.sleep(0.05)
+
+    waiting.until(condition, seconds, check, told=lambda: [process.status() for process in processes])
