@@ -117,6 +117,9 @@ def _through(engine: Engine, iterations: int, device: str) -> _Spent:
 
     while simulator.t < goal:
         phase = schedule.phase(simulator.t + 1)
+        if phase == "local":
+            simulator.foresee()  # otherwise done while the steps are taken
+            charge("exchange")
         simulator.advance()
         charge(phase)
         if simulator.due():

@@ -151,8 +151,8 @@ class Task:
 
     def over(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
         """`see` of the state as each of K senders would have it, stacked `[K, ...]`."""
-        if any(m.dim() == CONVOLUTION for m in messages.values()):  # batched, these are slow
-            count = len(next(iter(messages.values())))
+        count = len(next(iter(messages.values())))
+        if count == 1 or any(m.dim() == CONVOLUTION for m in messages.values()):  # batched, these are slow
             each = [{k: m[i] for k, m in messages.items()} for i in range(count)]
             return torch.stack([see(self.take(state, message)) for message in each])
         return vmap(lambda message: see(self.take(state, message)))(messages)

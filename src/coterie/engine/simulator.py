@@ -101,6 +101,12 @@ class Simulator:
         )
         return [self._row(event, "wake" if woke else "receive") for event in events]
 
+    def foresee(self) -> None:
+        """Draw who meets in the exchange that follows the next local steps, if one does."""
+        following = self._next_stop() + 1
+        if self.stack.members[0].schedule.phase(following) == "exchange":
+            self._meetings.foresee(following)
+
     def due(self) -> bool:
         """Whether now is the time to evaluate."""
         return self.t % self.experiment.evaluate.every == 0 or self.t == self.stack.iterations
@@ -161,9 +167,7 @@ class Simulator:
         bad = counted & ~losses.isfinite()
         self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
         self.steps += counted.sum(dim=0)
-        following = int(ts[-1]) + 1
-        if stack.members[0].schedule.phase(following) == "exchange":
-            self._meetings.foresee(following)  # while a GPU still works on the steps
+        self.foresee()  # while a GPU still works on the steps
         self.stepped += losses.numel() if learns is None else int(counted.sum())
         if bool(bad.any()):
             self._isolate(bad.any(dim=0), at[bad.int().argmax(dim=0)])
