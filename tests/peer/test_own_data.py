@@ -32,14 +32,14 @@ def test_too_few_samples_are_told_of_the_peers_own_data(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "adoption"),
     [
-        ({}, "ignore"),
-        ({"method": "KD-PDFL"}, "ignore"),
-        ({"method": {"name": "FedAvg"}}, "ignore"),
+        ({}, "mix"),
+        ({"method": "KD-PDFL"}, "mix"),
+        ({"method": {"name": "FedAvg"}}, "mix"),
         ({"method": {"name": "KD-PDFL", "adoption": "replace"}}, "replace"),
         ({"client": 1, "method": "KD-PDFL"}, "replace"),  # of an experiment: as in the simulator
     ],
 )
-def test_nobody_else_writes_into_its_model_unless_its_owner_says_so(
+def test_nobody_overwrites_its_model_unless_its_owner_says_so(
     tmp_path: Path, more: dict[str, Any], adoption: str
 ) -> None:
     settings = own(9, tmp_path, **more)

@@ -101,7 +101,7 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
                 "trusts every member",
                 extra={
                     "why": f"adoption = {adoption!r}: any member can change this peer's model by sending it "
-                    'its own; method = { ..., adoption = "ignore" } or "mix" is safer'
+                    'its own; method = { ..., adoption = "mix" } or "ignore" is safer'
                 },
             )
         if gossip is not None:

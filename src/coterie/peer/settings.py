@@ -142,7 +142,7 @@ class Settings(_Frozen):
     slots: dict[Id, Annotated[int, Ge(0)]] = {}  # noqa: RUF012
     """Entries of its row of W that belong to certain peers; the others get theirs when they are met."""
     method: Annotated[Method, BeforeValidator(_named)] = Method(name="KD-PDFL")
-    """Without `client`, its `adoption` is "ignore" unless it is named: nobody else writes into its model."""
+    """Without `client`, its `adoption` is "mix" unless it is named: nobody overwrites its model unweighed."""
     model: Named = Plugin(name="mlp")
     dtype: Literal["float32", "float64"] = "float32"
     threads: Count = 1
@@ -176,7 +176,7 @@ class Settings(_Frozen):
     def _careful(cls, values: Any) -> Any:
         method = _named(values.get("method", "KD-PDFL"))
         if values.get("client") is None and isinstance(method, Mapping):
-            values = {**values, "method": {"adoption": "ignore", **method}}
+            values = {**values, "method": {"adoption": "mix", **method}}
         return values
 
     @model_validator(mode="after")
