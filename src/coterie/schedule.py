@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -194,7 +195,7 @@ class Schedule:
         present, later = self.present(when), self.present(when + 1)
         at, star = self._stars(when, present)
         t = when[at]
-        neighbour, gain = self._in_reach(t, star, present[at])
+        neighbour, gain = self._in_reach(t, star, at, present)
         asked = gain > 0
         heard = asked & self._arrives("reply", t, neighbour, star)
         # A star that heard nobody has no new model to send, and one that has left sends nothing.
@@ -215,23 +216,24 @@ class Schedule:
         at, star = woken.nonzero(as_tuple=True)
         return at, star
 
-    def _in_reach(self, t: Tensor, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    def _in_reach(self, t: Tensor, star: Tensor, at: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
-        rows = [torch.split(part, _AT_ONCE) for part in (t, star, present)]
+        rows = [torch.split(part, _AT_ONCE) for part in (t, star, at)]
+        some = partial(self._best_links, present=present)
         hands = min(len(rows[0]), torch.get_num_threads())
         if hands > 1:
             with ThreadPoolExecutor(hands, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-                parts = list(pool.map(self._best_links, *rows))
+                parts = list(pool.map(some, *rows))
         else:
-            parts = list(map(self._best_links, *rows))
+            parts = list(map(some, *rows))
         neighbours, gains = zip(*parts, strict=True)
         return _stacked(neighbours), _stacked(gains)
 
-    def _best_links(self, t: Tensor, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+    def _best_links(self, t: Tensor, star: Tensor, at: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         candidate = self.graph.candidates(star)
         u = Stream(self.seed, "gain").uniform(candidate.shape[1], t, star)
         gain = self.links(u, star, candidate)
-        there = (candidate >= 0) & present.gather(1, candidate.clamp_min(0))
+        there = (candidate >= 0) & present[at].gather(1, candidate.clamp_min(0))
         gain = torch.where(there, gain, 0.0)
         most = max((gain > 0).sum(dim=1).tolist(), default=0)
         gain, slot = gain.topk(min(most, self.exchange.cap or most))
