@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from coterie.core.saved import beside
 from coterie.core.types import State
 from coterie.peer.errors import PeerError
 from coterie.peer.learner import Snapshot
@@ -50,11 +51,11 @@ def test_what_a_kill_left_beside_it_is_never_read(tmp_path: Path) -> None:
     new = store.path.read_bytes()
     for cut in (0, 1, 8, 100, len(new) - 1, len(new)):
         store.path.write_bytes(whole)
-        store.path.with_suffix(".tmp").write_bytes(new[:cut])
+        beside(store.path).write_bytes(new[:cut])
         found = store.load("p0", "main", state())
         assert found is not None
         assert found.now.version == Version(2, 5)
-        assert not store.path.with_suffix(".tmp").exists()
+        assert not beside(store.path).exists()
     store.close()
 
 

@@ -10,16 +10,14 @@ A kill between any two writes leaves either the old state or the new one, whole.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
+from coterie.core import saved as files
 from coterie.core.types import State
 from coterie.peer.errors import PeerError
 from coterie.peer.learner import Snapshot
@@ -69,16 +67,9 @@ class Store:
             "version": saved.now.version,
             "t": saved.now.t,
         }
-        beside = self.path.with_suffix(".tmp")
         try:
-            flat = {k: v.contiguous() for k, v in tensors(saved.now.state).items()}
-            save_file(flat, beside, {"format": FORMAT, "facts": json.dumps(facts)})
-            beside.chmod(0o600)
-            _synced(beside)
-            beside.replace(self.path)
-            _synced(self.folder)
+            files.save(self.path, FORMAT, facts, tensors(saved.now.state), secret=True)
         except (OSError, SafetensorError) as error:
-            beside.unlink(missing_ok=True)
             raise PeerError(
                 f"cannot save the model in {self.path}: {getattr(error, 'strerror', None) or error}; the one "
                 "saved before it, if any, is untouched, and learning goes on in memory; make room on the disk"
@@ -86,7 +77,7 @@ class Store:
 
     def load(self, peer: str, run: str, like: State) -> Saved | None:
         """The last saved state, which must be of this peer, this run and this model; None: there is none."""
-        self.path.with_suffix(".tmp").unlink(missing_ok=True)
+        files.beside(self.path).unlink(missing_ok=True)
         if not self.path.exists():
             return None
         facts, found = read(self.path)
@@ -116,19 +107,14 @@ class Store:
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The facts and the tensors of a saved state."""
     try:
-        with safe_open(path, framework="pt") as file:
-            meta: Mapping[str, str] = file.metadata() or {}
-            if meta.get("format") != FORMAT:
-                raise PeerError(
-                    f"{path} is not a saved peer of this version: expected {FORMAT!r}, "
-                    f"got {meta.get('format')!r}"
-                )
-            facts = json.loads(meta["facts"])
-            return facts, {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        form, facts, found = files.load(path)
+    except ValueError as error:
         raise PeerError(
             f"{path} is damaged ({error}); remove it to let this peer begin anew, under the same name"
         ) from None
+    if form != FORMAT:
+        raise PeerError(f"{path} is not a saved peer of this version: expected {FORMAT!r}, got {form!r}")
+    return facts, found
 
 
 def tensors(state: State) -> dict[str, Tensor]:
@@ -138,11 +124,3 @@ def tensors(state: State) -> dict[str, Tensor]:
 
 def _described(tensor: Tensor | None) -> str:
     return "absent" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}".removeprefix("torch.")
-
-
-def _synced(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
