@@ -49,7 +49,7 @@ def test_a_full_disk_costs_only_the_new_one(
             Path(path).write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("coterie.core.saved.save_file", full)
+    monkeypatch.setattr("coterie.saved.save_file", full)
     with pytest.raises(RunError, match=r"No space left.*make room and continue with --resume"):
         save(file, MOMENT._replace(t=18))
     assert [p.name for p in tmp_path.iterdir()] == (["c.safetensors"] if there_before else [])

@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from coterie.core.saved import beside
 from coterie.core.types import State
 from coterie.peer.errors import PeerError
 from coterie.peer.learner import Snapshot
 from coterie.peer.store import Saved, Store, read, tensors
 from coterie.peer.transport import Version
+from coterie.saved import beside
 from tests.disk import full_after
 from tests.trees import same
 

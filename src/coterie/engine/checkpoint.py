@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from safetensors import SafetensorError
 
-from coterie.core import saved
+from coterie import saved
 from coterie.core.errors import CheckpointError, RunError
 from coterie.core.types import Tensors
 

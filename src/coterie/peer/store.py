@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError
 from torch import Tensor
 
-from coterie.core import saved as files
+from coterie import saved as files
 from coterie.core.types import State
 from coterie.peer.errors import PeerError
 from coterie.peer.learner import Snapshot
