@@ -70,7 +70,8 @@ class Algorithm(ABC):
             return self.mix(task, state, inbox, probe)
         if self.adoption == "ignore":
             return state, {}
-        theirs = {k: m[0] for k, m in inbox.messages.items()}
+        # Of one client, or, which the engine makes use of, of a stack of them.
+        theirs = {k: m.select(inbox.heard.dim() - 1, 0) for k, m in inbox.messages.items()}
         if self.adoption == "average":
             ours = self.offer(task, state)
             theirs = {k: (ours[k] + m) / 2 for k, m in theirs.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ __all__ = ["Event", "broadcast", "exchange", "message_bytes"]
 Meetings = Mapping[int, Meeting]
 """Who meets whom in each world, by its number."""
 
-Act = Callable[[Algorithm, Task, State, Inbox, Probe], tuple[State, Info]]
+Act = Literal["mix", "adopt"]
 
 
 class Event(NamedTuple):
@@ -56,12 +56,12 @@ class _Letters(NamedTuple):
 
 def exchange(stack: Stack, clients: Clients, meetings: Meetings, t: int) -> list[Event]:
     """At t ≡ 0 (mod T_ex) stars ask, look and mix."""
-    return _for_all(stack, clients, meetings, t, _stars, lambda method, *given: method.mix(*given))
+    return _for_all(stack, clients, meetings, t, _stars, "mix")
 
 
 def broadcast(stack: Stack, clients: Clients, meetings: Meetings, t: int) -> list[Event]:
     """At t ≡ 1 (mod T_ex) the neighbours hear the star's new model."""
-    return _for_all(stack, clients, meetings, t, _listeners, lambda method, *given: method.adopt(*given))
+    return _for_all(stack, clients, meetings, t, _listeners, "adopt")
 
 
 def _for_all(
@@ -153,9 +153,13 @@ def _each(
     task: Task, group: Group, act: Act, hyper: Tensors, state: State, inbox: Inbox, probe: Probe
 ) -> tuple[State, Info]:
     """Every reader on its own, all in one batched call."""
+    usual = act == "adopt" and type(group.algorithm).adopt is Algorithm.adopt
+    if usual and group.algorithm.adoption != "mix":  # it picks tensors, of one client or of many
+        return group.algorithm.adopt(task, state, inbox, probe)
 
     def one(hyper: Tensors, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        return act(group.method(hyper), task, state, inbox, probe)
+        method = group.method(hyper)
+        return (method.mix if act == "mix" else method.adopt)(task, state, inbox, probe)
 
     if len(inbox.heard) > 1:
         return vmap(one)(hyper, state, inbox, probe)
