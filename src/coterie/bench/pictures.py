@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from coterie.runs.style import GREY, INK, STYLE, title
 
@@ -71,10 +71,14 @@ def _memory(ax: Axes, rows: Rows) -> None:
     clients = [r["clients"] for r in rows]
     added = [(r["memory"] - r["memory_before"]) / 1e9 for r in rows]
     models = [r["models"] / 1e9 for r in rows]
-    for name, values, colour, off in (("coterie", added, OURS, 9), ("the models alone", models, GREY, -16)):
+    # Both rise: one is named above its end, the other below its beginning.
+    for name, values, colour, at, off, side in (
+        ("coterie", added, OURS, -1, (0, 9), "right"),
+        ("the models alone", models, GREY, 0, (14, -5), "left"),
+    ):
         ax.plot(clients, values, color=colour, marker="o", markersize=4)
         ax.annotate(
-            name, (clients[-1], values[-1]), (0, off), textcoords="offset points", color=colour, ha="right",
+            name, (clients[at], values[at]), off, textcoords="offset points", color=colour, ha=side,
             fontweight="bold",
         )  # fmt: skip
     _log(ax)
@@ -84,6 +88,7 @@ def _memory(ax: Axes, rows: Rows) -> None:
 
 def _log(ax: Axes) -> None:
     ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # less than a decade has labels too
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     ax.yaxis.set_minor_formatter(NullFormatter())
 
