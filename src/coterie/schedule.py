@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -218,14 +216,10 @@ class Schedule:
 
     def _in_reach(self, t: Tensor, star: Tensor, at: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
-        rows = [torch.split(part, _AT_ONCE) for part in (t, star, at)]
-        some = partial(self._best_links, present=present)
-        hands = min(len(rows[0]), torch.get_num_threads())
-        if hands > 1:
-            with ThreadPoolExecutor(hands, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-                parts = list(pool.map(some, *rows))
-        else:
-            parts = list(map(some, *rows))
+        rows = (torch.split(part, _AT_ONCE) for part in (t, star, at))
+        parts = [
+            self._best_links(when, some, where, present) for when, some, where in zip(*rows, strict=True)
+        ]
         neighbours, gains = zip(*parts, strict=True)
         return _stacked(neighbours), _stacked(gains)
 
