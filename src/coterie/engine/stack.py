@@ -112,17 +112,20 @@ class Stack:
         width = max(m.schedule.clients for m in self.members)
         states = []
         for group in self.groups:
-            starts = [self._start(m, width) for m in group.members]
-            start = Start(
-                {k: torch.cat([s.params[k] for s in starts]) for k in starts[0].params},
-                {k: torch.cat([s.buffers[k] for s in starts]) for k in starts[0].buffers},
-                torch.cat([s.row for s in starts]),
-            )
-            states.append(vmap(partial(self._init, group))(group.hyper, start))
+            states.append(vmap(partial(self._init, group))(group.hyper, self._starts(group, width)))
         return Clients.of(self.groups, states)
 
     def _init(self, group: Group, hyper: Tensors, start: Start) -> State:
         return group.method(hyper).init(self.task, start)
+
+    def _starts(self, group: Group, width: int) -> Start:
+        """What all clients of a group begin with."""
+        starts = [self._start(m, width) for m in group.members]
+        return Start(
+            {k: _end_to_end([s.params[k] for s in starts]) for k in starts[0].params},
+            {k: _end_to_end([s.buffers[k] for s in starts]) for k in starts[0].buffers},
+            _end_to_end([s.row for s in starts]),
+        )
 
     def _start(self, member: Member, width: int) -> Start:
         """What the clients of one world begin with."""
@@ -162,9 +165,8 @@ class Clients:
 
     @classmethod
     def of(cls, groups: Sequence[Group], states: Sequence[State]) -> Clients:
-        params, buffers, optim = (
-            {k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in range(3)
-        )
+        params = {k: _end_to_end([s.params[k] for s in states]) for k in states[0].params}
+        buffers, optim = ({k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in (1, 2))
         whole = State(params, buffers, optim, {})
         # What a method starts with may be one tensor under two names, or one for all clients: copied apart.
         memories = (
@@ -267,6 +269,11 @@ def _vectors(members: Sequence[Member], device: torch.device, dtype: torch.dtype
         if len(set(values)) > 1:
             vectors[name] = torch.tensor(values, dtype=dtype).repeat_interleave(sizes).to(device)
     return vectors
+
+
+def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
+    """One after the other; a single one is not copied, for it may be most of the memory."""
+    return parts[0].contiguous() if len(parts) == 1 else torch.cat(list(parts))
 
 
 def gather(state: State, index: Tensor | slice | int | None) -> State:
