@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -229,6 +230,13 @@ def reason(error: Any) -> str | None:
     """That the other side gave."""
     found = dict(error.trailing_metadata() or ()).get(REASON)
     return None if found is None else str(found)
+
+
+async def refused_push(channel: Channel, asks: Iterable[bytes]) -> str | None:
+    """Why a push of these bytes is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await raw_push(channel, asks)
+    return reason(caught.value)
 
 
 class Forwarder:

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from coterie.peer import wire
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.grpc_common import grpc
 from coterie.peer.wire_pb2 import Answer, Ask
 from tests.peer.loopback import (
-    ALGORITHM,
     MESSAGE,
-    RUN,
     SCHEMA,
+    TERMS,
     Federation,
     ask,
     calling,
     letter,
     raw_channel,
     raw_push,
-    reason,
+    refused_push,
     serving,
 )
 
-TERMS = wire.Terms("wards", RUN, ALGORITHM, SCHEMA.hash)
 (BODY,) = wire.chunks(SCHEMA, MESSAGE, SCHEMA.length)
-
-
-@pytest.fixture
-def wards(tmp_path: Path) -> Federation:
-    return Federation(tmp_path)
 
 
 def whole(chunk: bytes) -> bytes:
@@ -66,9 +57,7 @@ def test_a_body_that_begins_with_the_header_is_held_to_the_same_rules(
                 assert answers[0].proof.signature
                 assert [x.sender for x in desk.taken] == ["p1"]
                 return
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await raw_push(channel, asks)
-            assert reason(caught.value) == why
+            assert await refused_push(channel, asks) == why
             assert desk.taken == []
 
     asyncio.run(main())

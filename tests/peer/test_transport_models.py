@@ -35,6 +35,7 @@ from tests.peer.loopback import (
     raw_channel,
     raw_push,
     reason,
+    refused_push,
     serving,
 )
 
@@ -109,9 +110,7 @@ def test_rows_11_12_streams_that_are_no_push(wards: Federation, sent: list[bytes
             serving(wards.identity("p0")) as (_, address, desk),
             raw_channel(wards.identity("p1"), "p0", address) as channel,
         ):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await raw_push(channel, sent)
-            assert reason(caught.value) == why
+            assert await refused_push(channel, sent) == why
             assert desk.taken == []
 
     asyncio.run(main())

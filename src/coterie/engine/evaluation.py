@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vmap
 
 from coterie.core.task import Task
@@ -30,8 +33,8 @@ def accuracy(task: Task, feed: Feed, part: Part, state: State) -> Tensor:
     n, width = len(part.count), int(part.count.max())
     if not width:
         return torch.full((n,), torch.nan)
-    sample = feed.pool[0].numel() * feed.pool.element_size()
-    step = at_once(4 * width * sample, feed.pool.device)
+    numbers = _most_numbers(task, feed.pool.shape[1:]) * width
+    step = at_once(3 * numbers * feed.pool.element_size(), feed.pool.device)  # in, out, and one to spare
     results = []
     for at in range(0, n, step):
         some = torch.arange(at, min(at + step, n), device=feed.pool.device)
@@ -41,6 +44,28 @@ def accuracy(task: Task, feed: Feed, part: Part, state: State) -> Tensor:
         hits = (logits.argmax(dim=-1) == y) & mask
         results.append(hits.sum(dim=-1) / mask.sum(dim=-1))
     return torch.cat(results).cpu()
+
+
+@lru_cache(maxsize=8)
+def _most_numbers(task: Task, inputs: torch.Size) -> int:
+    """The most that any layer takes in or puts out for one sample."""
+    most = [inputs.numel()]
+    model = task.evaluated[1]
+
+    def look(_module: nn.Module, _args: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            most.append(output.numel() // 2)
+
+    hooks = [module.register_forward_hook(look) for module in model.modules()]
+    try:
+        like = next(model.parameters())
+        with torch.no_grad():
+            # Two samples: a normalisation by the batch cannot do with one.
+            model(torch.zeros(2, *inputs, dtype=like.dtype, device=like.device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(most)
 
 
 def _logits(task: Task, state: State, x: Tensor) -> Tensor:
