@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import torch
 
@@ -70,6 +72,57 @@ def test_row_15_more_connections_than_are_served(wards: Federation) -> None:
                 socket.socket(fileno=descriptor).close()
 
     asyncio.run(main())
+
+
+def test_row_15_a_connection_whose_other_end_vanished_is_let_go(wards: Federation) -> None:
+    async def main() -> None:
+        limits = Limits(keepalive=1.0, stall=1.0)
+        async with (
+            serving(wards.identity("p0"), limits=limits) as (_, address, _),
+            _cable(address) as (end, cut),
+        ):
+            async with calling(wards.identity("p1")) as transport:
+                assert (await transport.pull("p0", end)).sender == "p0"
+                await asyncio.sleep(2)  # as idle as a line can be: no ping is under way
+                to_server = cut()
+            # The caller has closed it, but no word of that came through.
+            async with asyncio.timeout(8):
+                while await to_server.read(2**16):
+                    pass
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def _cable(address: str) -> AsyncIterator[tuple[str, Callable[[], asyncio.StreamReader]]]:
+    """The end of a cable to an address, and what cuts it: nothing passes any more, nothing is closed.
+
+    Cut, it gives what the far end still says.
+    """
+    carrying: list[asyncio.Task[None]] = []
+    ends: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(2**16):
+            sink.write(data)
+
+    async def plug(*near: Any) -> None:
+        far = await asyncio.open_connection(*address.split(":"))
+        ends.extend([near, far])
+        carrying.extend(asyncio.ensure_future(carry(a[0], b[1])) for a, b in ((near, far), (far, near)))
+
+    def cut() -> asyncio.StreamReader:
+        for task in carrying:
+            task.cancel()
+        return ends[1][0]
+
+    async with await asyncio.start_server(plug, "127.0.0.1", 0) as relay:
+        host, port = relay.sockets[0].getsockname()
+        try:
+            yield f"{host}:{port}", cut
+        finally:
+            for _, writer in ends:
+                writer.close()
 
 
 def test_row_15_streams_that_never_end_are_cut_and_others_are_served(wards: Federation) -> None:

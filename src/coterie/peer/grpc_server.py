@@ -133,6 +133,7 @@ class GrpcServer:
                 ("grpc.max_connection_idle_ms", int(limits.idle * ms)),
                 ("grpc.max_connection_age_ms", int(limits.age * ms)),
                 ("grpc.max_connection_age_grace_ms", int(limits.deadline(self._schema.length) * ms)),
+                ("grpc.keepalive_permit_without_calls", 1),  # a caller that vanished has none
                 ("grpc.http2.min_ping_interval_without_data_ms", int(limits.keepalive * ms / 2)),
                 ("grpc.http2.max_ping_strikes", 3),
             ],

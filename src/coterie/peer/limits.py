@@ -55,7 +55,7 @@ class Limits:
     idle: float = 600.0
     """After which a connection without calls is closed."""
     keepalive: float = 30.0
-    """Between two pings on a connection with calls, so that a dead one is noticed."""
+    """Between two pings on a connection, so that a dead one is noticed."""
     age: float = 3600.0
     """After which a connection is renewed, and with it the check of the certificate."""
 
