@@ -96,7 +96,8 @@ class Soak:
         ]
         unhealed = [what for what, took in self.heals if took is None]
         heals = [took for _, took in self.heals if took is not None]
-        differ = [one.peer for one in replay(self.world.states()) if not one.agrees] if again else None
+        found = replay(self.world.states()) if again else []
+        differ = [f"{one.peer}: {one.parted}" for one in found if not one.agrees]
         return {
             "minutes": round((time.monotonic() - self.began) / 60, 1),
             "peers": len(self.world.names),
@@ -107,6 +108,7 @@ class Soak:
             "refusals of the last lives": dict(refusals),
             "breaches": [breach._asdict() for breach in breaches],
             "errors in logs": [line.get("why", line["what"]) for line in errors],
+            "replay, largest difference": max((max(one.model, one.graph) for one in found), default=None),
             "replay differs": differ,
             "sound": not (breaches or unhealed or errors or differ),
         }

@@ -232,3 +232,4 @@ def test_swarm_then_replay(coterie: Command) -> None:
     answer = coterie("replay", "out")
     assert answer.code == 1
     assert "no" in answer.out
+    assert "parted first, at line" in answer.out

@@ -67,6 +67,7 @@ def test_every_method_again(method: str, tmp_path: Path) -> None:
     assert found.keys() == {"p0", "p1", "p2", "p3"}
     for one in found.values():
         assert one.agrees, one
+        assert one.parted is None, one
         assert one.tolerance == 1e-9
         assert one.t == 50
     assert found["p2"].lives == 2
@@ -130,8 +131,17 @@ def another_slot(row: dict[str, Any]) -> dict[str, Any]:
 def test_a_journal_that_lies_is_found(logs: Path, tmp_path: Path) -> None:
     shutil.copytree(logs, tmp_path / "logs")
     changed(tmp_path / "logs" / "p0", another_slot)
-    (p0,) = (one for one in replay([tmp_path / "logs"]) if one.peer == "p0")
-    assert not p0.agrees
+    found = {one.peer: one for one in replay([tmp_path / "logs"])}
+    assert not found["p0"].agrees
+    parted = {peer: one.parted for peer, one in found.items() if one.parted is not None}
+    assert parted["p0"].after == min(one.after for one in parted.values())  # the others only heard of it
+    lines = (logs / "p0" / "journal.jsonl").read_text().splitlines()
+    assert parted["p0"].line >= next(i for i, line in enumerate(lines, 1) if '"wake"' in line)
+
+
+def mute(row: dict[str, Any]) -> dict[str, Any]:
+    """A journal that leaves out what its exchanges came to."""
+    return {**row, "info": {}} if "info" in row else row
 
 
 @pytest.mark.parametrize(
@@ -145,6 +155,7 @@ def test_a_journal_that_lies_is_found(logs: Path, tmp_path: Path) -> None:
             "does not tell how it came to be",
         ),
         (lambda logs: shutil.copytree(logs / "p3", logs / "p4"), "are of one peer"),
+        (lambda logs: changed(logs / "p3", mute), "does not report what such an exchange comes to"),
     ],
 )
 def test_damaged_logs_are_told(

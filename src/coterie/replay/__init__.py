@@ -7,6 +7,6 @@ replay    all of them, in an order that respects who heard whom, and how far the
 
 from __future__ import annotations
 
-from coterie.replay.replay import Agreement, replay
+from coterie.replay.replay import Agreement, Parting, replay
 
-__all__ = ["Agreement", "replay"]
+__all__ = ["Agreement", "Parting", "replay"]

@@ -16,14 +16,15 @@ from torch import Tensor
 
 from coterie.core.data import Federation
 from coterie.core.errors import RunError
-from coterie.core.types import Message, State
+from coterie.core.types import Info, Message, State
 from coterie.peer import store
 from coterie.peer.settings import Settings
 from coterie.peer.transport import Version
+from coterie.peer.worker import plain
 from coterie.replay.history import History, find, needed
 from coterie.replay.twin import Received, Twin
 
-__all__ = ["TOLERANCE", "Agreement", "replay"]
+__all__ = ["TOLERANCE", "Agreement", "Parting", "replay"]
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9}
 """How far two numbers may lie apart, as a share of the larger of them and one. The simulator batches, so it
@@ -31,6 +32,20 @@ rounds otherwise; that alone comes to 1e-7 in float32, and to 1e-4 where BatchNo
 
 Progress = Callable[[str, int, int], None]
 """`(peer, rows done, rows)`"""
+
+
+class Parting(NamedTuple):
+    """The first exchange of which a peer's journal tells something else than its twin."""
+
+    line: int
+    """Of the journal."""
+    kind: str
+    t: int
+    what: str
+    """What was reported, such as `distance`."""
+    apart: float
+    after: int
+    """How many exchanges of all peers were computed before: who parted first has the fewest."""
 
 
 class Agreement(NamedTuple):
@@ -49,6 +64,8 @@ class Agreement(NamedTuple):
     graph: float
     """The largest difference of what its method remembers, such as its row of W."""
     tolerance: float
+    parted: Parting | None
+    """Where to look if they do not agree."""
 
     @property
     def agrees(self) -> bool:
@@ -72,7 +89,7 @@ def replay(
     histories = find(logs)
     wanted = needed(histories)
     twins = _Twins(root)
-    lives = {h.peer: _Life(h, wanted[h.peer], twins.of(h.settings, h.peer)) for h in histories}
+    lives = {h.peer: _Life(h, wanted[h.peer], twins.of(h.settings, h.peer), tolerance) for h in histories}
     going = {peer: life.run(lives) for peer, life in lives.items()}
     waiting: dict[str, _Waiting | None] = dict.fromkeys(going)
     while going:
@@ -94,18 +111,20 @@ def replay(
                 f"but the journal of {want.peer} does not tell how it came to be; it is cut short or of "
                 "another swarm"
             )
-    return [life.agreement(tolerance) for life in lives.values()]
+    return [life.agreement() for life in lives.values()]
 
 
 class _Life:
     """One peer, again."""
 
-    def __init__(self, history: History, wanted: set[Version], twin: Twin) -> None:
+    def __init__(self, history: History, wanted: set[Version], twin: Twin, tolerance: float | None) -> None:
         self.history, self.wanted, self.twin = history, wanted, twin
+        self.tolerance = TOLERANCE[twin.client.dtype] if tolerance is None else tolerance
         self.kept: dict[Version, tuple[State, int]] = {}
         """The models that are wanted, each with the iteration it was at."""
         self.version, self.t = Version(0, 0), 0
         self.done = self.steps = self.wakes = self.adoptions = self.lives = 0
+        self.parted: Parting | None = None
 
     def run(self, others: dict[str, _Life]) -> Iterator[_Waiting]:
         """Go through the journal; yields what it has to wait for."""
@@ -130,22 +149,22 @@ class _Life:
                     for peer, version, slot in row["heard"]:
                         yield from self._wait(others, peer, Version(*version))
                         heard.append(Received(slot, _offer(others[peer], Version(*version))))
-                    self.twin.wake(row["t"], heard)
+                    self._compare(row, self.twin.wake(row["t"], heard), others)
                     self.wakes += 1
                     self._changed(row)
                 case "adopt":
                     peer, version = row["peer"], Version(*row["version"])
                     yield from self._wait(others, peer, version)
-                    self.twin.receive(row["t"], Received(row["slot"], _offer(others[peer], version)))
+                    heard = [Received(row["slot"], _offer(others[peer], version))]
+                    self._compare(row, self.twin.receive(row["t"], *heard), others)
                     self.adoptions += 1
                     self._changed(row)
                 case "slot" if row["event"] is not None:
                     self.twin.forget(row["slot"])
                     self._changed(row)
 
-    def agreement(self, tolerance: float | None) -> Agreement:
+    def agreement(self) -> Agreement:
         """The last saved model against the twin's of the same version."""
-        dtype = self.twin.client.dtype
         version, t, model, graph = None, 0, 0.0, 0.0
         if found := self.history.saved():
             version, t, saved = found
@@ -169,7 +188,8 @@ class _Life:
             self.lives,
             model,
             graph,
-            TOLERANCE[dtype] if tolerance is None else tolerance,
+            self.tolerance,
+            self.parted,
         )
 
     def _at(self, version: Version) -> None:
@@ -188,6 +208,20 @@ class _Life:
     def _changed(self, row: dict[str, Any]) -> None:
         self._at(Version(self.version.incarnation, self.version.event + 1))
         self._agree(row["event"])
+
+    def _compare(self, row: dict[str, Any], info: Info, others: dict[str, _Life]) -> None:
+        """What an exchange came to, as the peer told it and as its twin does."""
+        if self.parted is not None:
+            return
+        twin = {name: _numbers(told) for name, told in plain(info).items()}
+        peer = {name: _numbers(told) for name, told in row["info"].items()}
+        if any(name not in peer or len(peer[name]) != len(twin[name]) for name in twin):
+            raise self._damaged(f"line {self.done} does not report what such an exchange comes to")
+        apart = {name: _apart(twin[name], peer[name]) for name in twin}
+        what = max(apart, key=apart.__getitem__, default="")
+        if what and apart[what] > self.tolerance:
+            after = sum(life.wakes + life.adoptions for life in others.values())
+            self.parted = Parting(self.done, row["kind"], row["t"], what, apart[what], after)
 
     def _agree(self, event: int) -> None:
         if self.version.event != event:
@@ -216,6 +250,19 @@ def _apart(one: Tensor, other: Tensor) -> float:
         return 0.0
     a, b = one.double(), other.double()
     return float(((a - b).abs() / torch.maximum(a.abs(), b.abs()).clamp_min(1)).max())
+
+
+def _numbers(told: Any) -> Tensor:
+    """Of a report, in a row; what is not finite is null there, and zero here."""
+    return torch.tensor([float(x or 0) for x in _flat(told)], dtype=torch.float64)
+
+
+def _flat(told: Any) -> Iterator[Any]:
+    if isinstance(told, list):
+        for one in told:
+            yield from _flat(one)
+    else:
+        yield told
 
 
 class _Twins:
