@@ -29,8 +29,8 @@ import torch
 
 from coterie.core.attack import Attack
 from coterie.core.data import Dataset, Federation, Partition, Split
-from coterie.core.errors import ConfigError, CoterieError, DataError
-from coterie.core.registry import told
+from coterie.core.errors import ConfigError, DataError
+from coterie.core.registry import own_code
 from coterie.core.streams import Stream
 from coterie.datasets._given import dataset, sound
 from coterie.datasets._table import Table, table
@@ -94,12 +94,8 @@ def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
         load = source
     else:
         load = functools.partial(_plugin(plugin, "dataset", "data.set", "load").load, root)
-    try:
+    with own_code(f"{where} cannot be loaded", DataError):
         given = load()
-    except CoterieError:
-        raise
-    except Exception as error:
-        raise DataError(f"{where} cannot be loaded: {told(error)}") from error
     return sound(dataset(given, where), where)
 
 
@@ -316,7 +312,10 @@ def _proportions(partition: Partition, stock: Shelves, mine: Ints, seed: int, at
     for domain, who in _by_domain(mine):
         y = torch.arange(classes).repeat_interleave(torch.from_numpy(stock.size[domain]))
         clients = who.stop - who.start
-        part = partition.proportions(y, classes, clients, Stream(seed, f"proportions {attempt} {domain}"))
+        with own_code("data.partition failed"):
+            part = partition.proportions(y, classes, clients, Stream(seed, f"proportions {attempt} {domain}"))
+        if not isinstance(part, torch.Tensor):
+            raise ConfigError(f"data.partition: proportions must be a tensor, got {type(part).__name__}")
         if part.shape != (clients, classes) or not bool((part >= 0).all()) or not _ones(part.sum(dim=1)):
             raise ConfigError(
                 f"data.partition: proportions must have the shape ({clients}, {classes}), no negative entry "

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -21,6 +22,7 @@ from torch.nn.functional import pad
 
 from coterie.core.errors import ConfigError
 from coterie.core.links import Channel, Graph, Links, Topology
+from coterie.core.registry import own_code
 from coterie.core.streams import Stream
 from coterie.experiment import Exchange, Experiment, Population, Train
 
@@ -129,7 +131,12 @@ class Schedule:
             raise ConfigError(f"exchange.topology: {exchange.topology.name!r} has no method `neighbours`")
         if not isinstance(channel, Channel):
             raise ConfigError(f"exchange.channel: {exchange.channel.name!r} has no method `links`")
-        graph = Graph(clients, topology.neighbours(clients, Stream(seed, "topology")))
+        with own_code(f"exchange.topology: {exchange.topology.name!r} failed"):
+            neighbours = topology.neighbours(clients, Stream(seed, "topology"))
+        graph = Graph(clients, _within(neighbours, clients))
+        failed = f"exchange.channel: {exchange.channel.name!r} failed"
+        with own_code(failed):
+            links = channel.links(graph, Stream(seed, "channel"))
         attendance = Attendance.of(population, clients, train.iterations, seed)
         attack = experiment.attack.attack
         idle = experiment.attack.among(clients, seed) & (attack is not None and not attack.learns)
@@ -138,7 +145,7 @@ class Schedule:
             train=train,
             exchange=exchange,
             graph=graph,
-            links=channel.links(graph, Stream(seed, "channel")),
+            links=partial(_gains, failed, links),
             attendance=dataclasses.replace(attendance, speed=torch.where(idle, 0.0, attendance.speed)),
             always=population.speed == (1, 1)
             and not (population.late or population.leave or population.away or idle.any()),
@@ -240,6 +247,39 @@ class Schedule:
         if not self.exchange.loss:
             return torch.ones_like(neighbour, dtype=torch.bool)
         return Stream(self.seed, message).uniform(neighbour.shape[1], t, star) >= self.exchange.loss
+
+
+def _within(neighbours: Tensor | None, clients: int) -> Tensor | None:
+    """What a topology gave, if it is a table of clients."""
+    if neighbours is None:
+        return None
+    if (
+        not isinstance(neighbours, Tensor)
+        or neighbours.dtype != torch.int64
+        or neighbours.dim() != 2
+        or len(neighbours) != clients
+        or bool(((neighbours < -1) | (neighbours >= clients)).any())
+    ):
+        raise ConfigError(
+            f"exchange.topology: expected a table of int64 with {clients} rows and numbers of clients from 0 "
+            f"to {clients - 1} (-1: none), got {_shown(neighbours)}"
+        )
+    return neighbours
+
+
+def _gains(failed: str, links: Links, u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
+    """What a channel gives, if it is a gain for every link."""
+    with own_code(failed):
+        gain = links(u, star, candidate)
+    if not isinstance(gain, Tensor) or gain.shape != u.shape:
+        raise ConfigError(f"{failed}: expected gains of shape {list(u.shape)}, got {_shown(gain)}")
+    return gain
+
+
+def _shown(given: object) -> str:
+    if not isinstance(given, Tensor):
+        return type(given).__name__
+    return f"{given.dtype} of shape {list(given.shape)}"
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:

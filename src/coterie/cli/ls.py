@@ -82,15 +82,10 @@ def _progress(folder: Path) -> str:
 
 
 def _plugin(kind: str, name: str) -> Any:
-    from coterie.core.errors import ConfigError, CoterieError
-    from coterie.core.registry import find, told
+    from coterie.core.registry import find, own_code
 
-    try:
+    with own_code(f"{kind} {name!r} cannot be imported"):
         return find(kind, name)
-    except CoterieError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"{kind} {name!r} cannot be imported: {told(error)}") from error
 
 
 def _preset(name: str) -> None:

@@ -18,7 +18,8 @@ import pkgutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,7 +27,19 @@ from pydantic import TypeAdapter, ValidationError
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
 
-__all__ = ["KINDS", "Option", "build", "describe", "explain", "find", "known", "options", "register", "told"]
+__all__ = [
+    "KINDS",
+    "Option",
+    "build",
+    "describe",
+    "explain",
+    "find",
+    "known",
+    "options",
+    "own_code",
+    "register",
+    "told",
+]
 
 KINDS = {
     "algorithm": "algorithms",
@@ -91,12 +104,8 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
 
     A plain function from the user's own code is taken too, with its options bound.
     """
-    try:
+    with own_code(f"{where}: {kind} {name!r} cannot be imported"):
         plugin = find(kind, name)
-    except CoterieError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"{where}: {kind} {name!r} cannot be imported: {told(error)}") from error
     if inspect.isfunction(plugin):
         fields: Mapping[str, Any] = inspect.signature(plugin).parameters
     elif inspect.isclass(plugin) and dataclasses.is_dataclass(plugin):
@@ -166,6 +175,17 @@ def explain(error: ValidationError, where: str = "", values: Any = None) -> str:
         shown = "" if isinstance(got, Mapping) or item["type"] == "missing" else f", got {_brief(repr(got))}"
         found.setdefault((path or "experiment", shown), []).append(f"{message[:1].lower()}{message[1:]}")
     return "; ".join(f"{path}: {' or '.join(said)}{shown}" for (path, shown), said in found.items())
+
+
+@contextmanager
+def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None]:
+    """What the user's own code raises in here becomes an error of ours: `what`, why, and where."""
+    try:
+        yield
+    except CoterieError:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {told(error)}") from error
 
 
 def told(error: Exception) -> str:

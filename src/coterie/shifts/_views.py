@@ -9,6 +9,7 @@ from torch import Tensor
 
 from coterie.core.data import Shift
 from coterie.core.errors import ConfigError
+from coterie.core.registry import own_code
 from coterie.core.streams import Stream
 
 __all__ = ["Views", "names", "views"]
@@ -31,7 +32,8 @@ def views(x: Tensor, shifts: tuple[Shift, ...]) -> Views:
         for view in seen:
             for group in range(shift.groups):
                 if (id(view), group) not in made:
-                    made[id(view), group] = shift.inputs(view, group)
+                    with own_code("data.shift failed"):
+                        made[id(view), group] = shift.inputs(view, group)
         seen = [made[id(view), group] for view in seen for group in range(shift.groups)]
     distinct = list({id(view): view for view in seen}.values())
     for view in distinct:
@@ -50,9 +52,10 @@ def names(y: Tensor, classes: int, shifts: tuple[Shift, ...], seed: int) -> Tens
     called = [y]
     for k, shift in enumerate(shifts):
         stream = Stream(seed, f"shift {k}")
-        called = [
-            shift.labels(name, group, classes, stream) for name in called for group in range(shift.groups)
-        ]
+        with own_code("data.shift failed"):
+            called = [
+                shift.labels(name, group, classes, stream) for name in called for group in range(shift.groups)
+            ]
     for name in called:
         if (
             name.shape != y.shape
