@@ -223,6 +223,14 @@ def test_adoption_by_mix_refuses_a_stranger() -> None:
     assert new.memory["w"].tolist() == [0, 0.25, 0.25, 0]
 
 
+def test_adoption_by_mix_leaves_what_cannot_be_measured() -> None:
+    method = KDPDFL(outputs="logits", adoption="mix", mu1=0.1, mu2=0.5)
+    new, info = receive(method, TASK, state(1.0), inbox([1e200], slot=[3]), probe())
+    assert theta(new) == 1.0
+    assert new.memory["w"].tolist() == [0, 0.25, 0.25, 0.25]
+    assert info["heard"].tolist() == [False]
+
+
 # What is shared ---------------------------------------------------------------------------------
 
 

@@ -73,11 +73,11 @@ class KDPDFL(Algorithm):
         # θ_j = θ_i, or (`mix`) as far as j trusts i, measured by the neighbour it trusts most
         if self.adoption != "mix":
             return Algorithm.adopt(self, task, state, inbox, probe)
-        _, w, d = self.look(task, state, inbox, probe)
-        w_i = w[inbox.slot]
+        inbox, w, d = self.look(task, state, inbox, probe)
+        w_i = torch.where(inbox.heard, w[inbox.slot], 0.0)
         share = (1 - self.confidence(probe, inbox)) * w_i / w.max().clamp_min(torch.finfo(w.dtype).tiny)
         new = self.blend(task, state, inbox, share)._replace(memory={"w": w})
-        return new, {"distance": d, "weight": w_i, "confidence": 1 - share.sum()}
+        return new, {"distance": d, "weight": w_i, "confidence": 1 - share.sum(), "heard": inbox.heard}
 
     def look(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[Inbox, Tensor, Tensor]:
         """What can be measured, the new row of W `[M]`, and the distances `[K]` that led to it."""
