@@ -49,10 +49,10 @@ def settings(number: int, folder: Path, **changes: Any) -> Settings:
 class Peer:
     """One peer that can be started, stopped and started again."""
 
-    def __init__(self, network: Network, settings: Settings, wall: float = 0.0) -> None:
+    def __init__(self, network: Network, settings: Settings, wall: float = 0.0, name: str = "") -> None:
         self.network, self.settings = network, settings
-        self.name = f"p{settings.client}"
-        client = settings.client_of(self.name, settings.federation(None))
+        self.name = name or f"p{settings.client}"
+        client = settings.client_of(self.name, settings.federation(settings.beside(settings.state)))
         self.store = Store(settings.state)
         roster = Fixed(settings.peers, self.name)
         self.node = Node(self.name, settings, client, self.store, roster, wall=wall)

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.streams import Stream
 from coterie.peer.memory import Network
+from coterie.peer.settings import Settings
 from coterie.replay import Agreement, replay
 from tests.engine.small import EVERY_METHOD
 from tests.peer.free import Peer, settings
@@ -75,6 +76,39 @@ def test_every_method_again(method: str, tmp_path: Path) -> None:
     if method != "Local":
         assert sum(one.wakes for one in found.values()) >= 6
         assert sum(one.adoptions for one in found.values()) >= 4
+
+
+def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
+    def ward(number: int) -> Settings:
+        home = tmp_path / f"ward{number}"
+        home.mkdir()
+        x = Stream(number, "ward").normal(80).view(40, 2).tolist()
+        rows = "".join(f"{a},{b},{'ill' if a > b else 'well'}\n" for a, b in x)
+        (home / "ward.csv").write_text(f"a,b,label\n{rows}")
+        return Settings.parse(
+            {
+                "address": f"127.0.0.1:{7000 + number}",
+                "peers": {f"p{i}": f"127.0.0.1:{7000 + i}" for i in range(2)},
+                "state": str(home / "state"),
+                "data": {"set": {"name": "csv", "path": "ward.csv", "label": "label"}},
+                "model": {"name": "mlp", "hidden": [5]},
+                "train": {"iterations": 40, "batch": 4},
+                "exchange": {"every": 5},
+                "dtype": "float64",
+                "rate": 200,
+            }
+        )
+
+    async def main() -> None:
+        network = Network()
+        peers = [Peer(network, ward(i), name=f"p{i}") for i in range(2)]
+        async with peers[0].running() as one, peers[1].running() as two:
+            await eventually(lambda: one.worker.finished and two.worker.finished)
+
+    asyncio.run(main())
+    found = replay([tmp_path])
+    assert all(one.agrees and one.t == 40 for one in found)
+    assert sum(one.wakes for one in found) > 4
 
 
 @pytest.fixture(scope="module")

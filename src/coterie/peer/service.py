@@ -43,10 +43,10 @@ ROTATE = 10.0
 def run(file: Path, data: Path | None = None) -> None:
     """Run the peer of a PEER.toml until SIGTERM or Ctrl-C; what it cannot start with, or ends it, is raised.
 
-    `data`: where data sets lie, by default beside the file.
+    `data`: where data sets lie, by default beside the file (for a client of an experiment, as there).
     """
     settings = Settings.load(file)
-    root = data or file.resolve().parent
+    root = data or settings.beside(file)
     to_stderr()
     torch.set_num_threads(settings.threads)
     identity = Identity.load(settings.identity)

@@ -271,6 +271,10 @@ class Settings(_Frozen):
         (world,) = Experiment.parse(values).worlds()
         return world
 
+    def beside(self, file: Path) -> Path | None:
+        """Where its data lie unless that is said: those of its own beside PEER.toml or the state folder."""
+        return file.resolve().parent if self.client is None else None
+
     def federation(self, root: Path | None) -> Federation:
         """The data it has its part of: of all clients if `client` is given, else of itself alone."""
         e, least = self.world().experiment, self.data.min_partition_size

@@ -18,7 +18,6 @@ from coterie.core.data import Federation
 from coterie.core.errors import RunError
 from coterie.core.types import Info, Message, State
 from coterie.peer import store
-from coterie.peer.settings import Settings
 from coterie.peer.transport import Version
 from coterie.peer.worker import plain
 from coterie.replay.history import History, find, needed
@@ -89,7 +88,7 @@ def replay(
     histories = find(logs)
     wanted = needed(histories)
     twins = _Twins(root)
-    lives = {h.peer: _Life(h, wanted[h.peer], twins.of(h.settings, h.peer), tolerance) for h in histories}
+    lives = {h.peer: _Life(h, wanted[h.peer], twins.of(h), tolerance) for h in histories}
     going = {peer: life.run(lives) for peer, life in lives.items()}
     waiting: dict[str, _Waiting | None] = dict.fromkeys(going)
     while going:
@@ -266,16 +265,17 @@ def _flat(told: Any) -> Iterator[Any]:
 
 
 class _Twins:
-    """Makes twins; peers with the same data share them in memory."""
+    """Makes twins; clients of one experiment share their data in memory, others have their own."""
 
     def __init__(self, root: Path | None) -> None:
         self.root = root
         self.federations: dict[str, Federation] = {}
 
-    def of(self, settings: Settings, peer: str) -> Twin:
-        whole = settings.client is not None
-        key = f"{whole} {settings.seed} {settings.data!r} {settings.evaluate!r} {settings.attack!r}"
+    def of(self, history: History) -> Twin:
+        settings = history.settings
+        root = self.root or settings.beside(history.folder)
+        key = f"{root} {settings.client is None} {settings.seed} {settings.data!r} {settings.evaluate!r} {settings.attack!r}"
         if key not in self.federations:
-            self.federations[key] = settings.federation(self.root)
+            self.federations[key] = settings.federation(root)
         federation = self.federations[key]
-        return Twin(settings.client_of(peer, federation), federation, settings.slot)
+        return Twin(settings.client_of(history.peer, federation), federation, settings.slot)
