@@ -32,7 +32,7 @@ class World:
         self.p0, p1 = town.start(peers["p0"]), town.start(peers["p1"], seeds=[place("p0")])
         town.run(5)
         self.now, self.deny = town.now, self.p0.trust.deny
-        p1.renew(peers["p1"], self.now)  # news, if it arrives whole
+        p1.renew(peers["p1"])  # news, if it arrives whole
         deny = authority.revoke(enrol(authority, "p2").id, WALL)
         self.packet = Packet(deny.version, deny, Packet.decode(p1.packet("p0", self.now)).records).encode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import pairwise
@@ -241,24 +242,60 @@ def test_a_peer_that_diverges_says_so_and_keeps_what_it_saved(tmp_path: Path) ->
         asyncio.run(main())
 
 
-def test_on_a_full_disk_it_learns_on_and_sends_nothing(tmp_path: Path) -> None:
+def test_on_a_full_disk_it_learns_on_and_sends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with alone(tmp_path, train={"iterations": 100_000}, rate=500, save=0.02) as node:
             await eventually(lambda: (tmp_path / "p0" / "model.safetensors").exists())
             with full_after(100):
-                await eventually(lambda: node.fault is not None)
-                with pytest.raises(Refused, match="cannot write its journal, so it sends nothing"):
-                    await node.offer("p1")
+                await eventually(lambda: node.status()["fault"] is not None)
+                for exchange in (node.offer("p1"), node.deliver(model(node, "p1", Version(1, 1), 0.3))):
+                    with pytest.raises(Refused, match="cannot write its journal, so it exchanges nothing"):
+                        await exchange
                 before = node.worker.now.t
                 await node.worker.at(before + 20)
                 assert "make room on the disk" in node.status()["fault"]
-            await eventually(lambda: node.fault is None)  # there is room again
+                assert caplog.messages.count("fault") <= 2  # said once of the journal, once of the model
+            await eventually(lambda: node.status()["fault"] is None)  # there is room again
             assert (await node.offer("p1")).version.event >= before + 20
         steps = [row["t"] for row in rows(node, "local")]
         assert steps[0][0] == 1
         assert all(later[0] == earlier[1] + 1 for earlier, later in pairwise(steps))  # none is missing
 
     asyncio.run(main())
+
+
+def test_a_last_model_that_cannot_be_saved_is_told(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, train={"iterations": 100_000}, rate=500) as node:
+            await node.worker.at(20)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(PeerError, match="make room on the disk"):
+            asyncio.run(main())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_it_does_not_go_on_without_what_goes_on_beside_it(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise ValueError("a fault of ours")
+
+    async def main() -> None:
+        peer = Peer(Network(), settings(0, tmp_path, train={"iterations": 100_000}))
+        transport = peer.network.join(peer.name, peer.settings.address, peer.node)
+        try:
+            await peer.node.live(transport, peer.stop, [asyncio.ensure_future(fail())])
+        finally:
+            await transport.close()
+            peer.close()
+
+    with pytest.raises(ValueError, match="a fault of ours"):
+        asyncio.run(main())
+    assert (tmp_path / "p0" / "model.safetensors").exists()
 
 
 def test_a_method_that_sends_nothing_never_wakes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -38,6 +38,8 @@ _KNOWN = (
     x509.AuthorityKeyIdentifier,
     x509.SubjectKeyIdentifier,
 )
+_UNFIT = ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound
+"""What is raised for a certificate that is none of ours."""
 
 
 class Leaf(NamedTuple):
@@ -71,7 +73,7 @@ class Anchor:
             usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
             certificate.verify_directly_issued_by(certificate)
             _p256(certificate)
-        except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound) as error:
+        except _UNFIT as error:
             raise IdentityError(f"it is not a CA certificate of coterie ({_why(error)})") from None
         if wrong := ids.flaw(federation):
             raise IdentityError(f"its federation {federation!a} is not well named: {wrong}")

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -67,10 +68,7 @@ class Identity:
                     f"it is not the key of {CERTIFICATE}, the certificate of {leaf.id!r}; "
                     "put the key here that its request was made with"
                 )
-        deny = NOBODY_DENIED
-        if (folder / DENY).exists():
-            with about(folder / DENY):
-                deny = DenyList.decode(files.read(folder / DENY, "")).verify(anchor)
+        deny = _listed(folder, anchor)
         with about(folder / CERTIFICATE):
             Trust(anchor, deny).check(leaf, wall)
         return cls(folder, anchor, leaf, parsed.public_bytes(serialization.Encoding.PEM), key, deny)
@@ -115,6 +113,10 @@ class Identity:
             return f"the certificate of {self.id!r} expired at {ends}; nobody will talk to it: {_RENEW}"
         return f"the certificate of {self.id!r} ends in {left / 86400:.1f} days, at {ends}; {_RENEW}"
 
+    def listed(self) -> DenyList:
+        """The deny list that lies in the folder now, whoever is on it; raises IdentityError."""
+        return _listed(self.folder, self.anchor)
+
     def reload(self, wall: float | None = None) -> Identity | None:
         """What the folder holds now, if it changed; None: nothing did.
 
@@ -140,6 +142,13 @@ class Identity:
         files.replace(self.folder / DENY, deny.encode())
 
 
+def _listed(folder: Path, anchor: Anchor) -> DenyList:
+    if not (folder / DENY).exists():
+        return NOBODY_DENIED
+    with about(folder / DENY, "copy deny.bin from the CA's folder, or remove it: others will send theirs"):
+        return DenyList.decode(files.read(folder / DENY, "")).verify(anchor)
+
+
 @contextmanager
 def about(path: Path, remedy: str = "") -> Iterator[None]:
     """Name the file that cannot be used."""
@@ -153,7 +162,7 @@ def private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     """A P-256 key without a password; raises IdentityError."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         raise IdentityError("it is not a private key in PEM form without a password") from None
     if not (isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1)):
         raise IdentityError("its key is not of the curve P-256")

@@ -36,7 +36,7 @@ from coterie.peer.certificates import Leaf
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.identity import Identity
 from coterie.peer.ids import Contact, address_flaw
-from coterie.peer.records import LARGEST_NUMBER, MOST_RECORDS, Packet, Record, Trust
+from coterie.peer.records import LARGEST_NUMBER, MOST_RECORDS, DenyList, Packet, Record, Trust
 
 __all__ = ["Event", "Member", "Membership", "Status", "Timing"]
 
@@ -252,12 +252,15 @@ class Membership:
         order = sorted(zip(self._draw(len(live)), live, strict=True)) if live else []
         return [Contact(m.id, m.address) for _, m in order[:GOODBYES]]
 
-    def renew(self, identity: Identity, now: float) -> None:
-        """Go on with a new certificate, and with the deny list beside it if it is newer."""
+    def renew(self, identity: Identity) -> None:
+        """Go on with a new certificate."""
         self._identity = identity
         self._own = self._own._replace(certificate=identity.certificate_der)
         self._speak(left=self._own.left)
-        if self.trust.renew(identity.deny):
+
+    def deny(self, deny: DenyList, now: float) -> None:
+        """Take this deny list, if it is newer."""
+        if self.trust.renew(deny):
             self._purge(now)
 
     # The parts of it.

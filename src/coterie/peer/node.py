@@ -14,7 +14,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from coterie.peer import wire
@@ -30,7 +30,7 @@ from coterie.peer.schema import Schema
 from coterie.peer.settings import Settings
 from coterie.peer.store import Saved, Store
 from coterie.peer.transport import Letter, Transport
-from coterie.peer.worker import Worker
+from coterie.peer.worker import Mixed, Worker
 
 __all__ = ["Node"]
 
@@ -76,7 +76,7 @@ class Node:
         self.bytes_sent = 0
         self.exchanges = 0
         self.evaluated: dict[str, Any] = {}
-        self.fault: str | None = None
+        self._faults: dict[str, str] = {}
         self.double: tuple[float, str] | None = None
         """When another process under this id was last heard of, and where it is."""
         self.began = time.monotonic()
@@ -113,11 +113,12 @@ class Node:
             slot = self._slot(letter.sender)
             if not self.company.fresh(letter):
                 return False
-            mixed = await self.worker.receive(letter, slot)
+            mixed = await self._received(letter, slot)
             self.allowance.spend(letter.sender, mixed.seconds)
         except Refused as refusal:
             self.refused(letter.sender, refusal, said=True)  # by the server
             raise
+        self.company.contact(letter.sender).heard = time.monotonic()
         self.company.weigh([letter.sender], mixed.info)
         return True
 
@@ -126,8 +127,13 @@ class Node:
 
     # What it does by itself.
 
-    async def live(self, transport: Transport, stop: asyncio.Event) -> None:
-        """Learn and exchange until `stop`; then finish the step, save and go. Raises what ended learning."""
+    async def live(
+        self, transport: Transport, stop: asyncio.Event, beside: Collection[asyncio.Task[None]] = ()
+    ) -> None:
+        """Learn and exchange until `stop`; then finish the step, save and go. Raises what ended learning.
+
+        `beside`: what goes on as long; if one of these fails, it does not go on without it.
+        """
         self._transport = transport
         await self._quorum(stop)
         ended = self.worker.start()
@@ -135,10 +141,12 @@ class Node:
         wakes = asyncio.ensure_future(self._wakes())
         stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
         try:
-            await asyncio.wait({ended, wakes, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if wakes.done() and not (ended.done() or stopped.done()):
-                wakes.result()  # a fault of ours, never of the network
-                await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            going: set[asyncio.Future[Any]] = {ended, wakes, stopped, *beside}
+            while not (ended.done() or stopped.done()):
+                done, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+                if not (ended.done() or stopped.done()):
+                    for one in done:
+                        one.result()  # a fault of ours, never of the network
         finally:
             self.learning = False
             for task in (wakes, stopped):
@@ -176,7 +184,7 @@ class Node:
             except Refused as refusal:  # the closing phase has begun meanwhile
                 log.info("not mixed", extra={"why": str(refusal)})
             except PeerError as error:
-                self._faulty(str(error))
+                self.fault("journal", str(error))
 
     async def exchange(self) -> None:
         """Wake as a star: ask, look, mix, tell."""
@@ -241,8 +249,7 @@ class Node:
         try:
             self.journal.flush()
         except PeerError as error:
-            self._faulty(str(error))
-            raise Refused(Reason.BUSY, f"{self.id} cannot write its journal, so it sends nothing") from None
+            raise self._unwritten(error) from None
 
         def sealed() -> Letter:
             message = self._speaker.offer(now.state, now.t)
@@ -250,6 +257,19 @@ class Node:
 
         async with self._speaking:
             return await aside(self.schema.bytes, sealed)
+
+    async def _received(self, letter: Letter, slot: int) -> Mixed:
+        try:
+            return await self.worker.receive(letter, slot)
+        except Refused:
+            raise
+        except PeerError as error:
+            raise self._unwritten(error) from None
+
+    def _unwritten(self, error: PeerError) -> Refused:
+        """What others hear of a journal that cannot be written."""
+        self.fault("journal", str(error))
+        return Refused(Reason.BUSY, f"{self.id} cannot write its journal, so it exchanges nothing")
 
     def _slot(self, peer: str) -> int:
         """The entry of the own row that belongs to a peer; one that was another's starts afresh."""
@@ -335,26 +355,33 @@ class Node:
             self.evaluated = facts
             self._write("evaluated", bytes=self.bytes_sent, **facts)
             log.info("evaluated", extra=facts)
-        elif kind == "saved":
-            self.fault = None
+        elif kind == "saved":  # and before it the journal
+            for where in ("model", "journal"):
+                self.fault(where, None)
         else:
-            self._faulty(facts["text"])
+            self.fault("model", facts["text"])
 
-    def _faulty(self, text: str) -> None:
-        self.fault = text
-        log.error("fault", extra={"why": text})
+    def fault(self, where: str, text: str | None) -> None:
+        """What is wrong there, shown until it is not (None), and said when it is news."""
+        if text is None:
+            self._faults.pop(where, None)
+        elif self._faults.get(where) != text:
+            self._faults[where] = text
+            log.error("fault", extra={"why": text})
 
     def _write(self, kind: str, **facts: Any) -> None:
         """A line that nothing depends on: if the disk is full, it waits for the next one."""
         try:
             self.journal.write(kind, **facts)
         except PeerError as error:
-            self.fault = str(error)
+            self.fault("journal", str(error))
 
     def status(self) -> dict[str, Any]:
         """Where it stands, as plain data: never models, keys or data."""
         now, clock = self.worker.now, time.monotonic()
-        doubled = self.double and clock - self.double[0] < DOUBLED
+        faults = [*self._faults.values()]
+        if self.double and clock - self.double[0] < DOUBLED:
+            faults.append(self.double[1])
         seconds = clock - self.began
         return {
             "peer": self.id,
@@ -367,7 +394,7 @@ class Node:
             "rate": round((now.t - self._began_at) / seconds, 1) if seconds > 0 else None,
             "seconds": round(seconds, 1),
             "state": _state(self.learning, self.worker.finished),
-            "fault": self.double[1] if self.double and doubled else self.fault,
+            "fault": "; ".join(faults) or None,
             "exchanges": self.exchanges,
             "bytes_sent": self.bytes_sent,
             "refusals": dict(self.company.refusals + self.roster.refusals()),

@@ -24,7 +24,7 @@ from coterie.peer.log import to_stderr
 from coterie.peer.membership import Event, Membership
 from coterie.peer.metrics import Calls, Page
 from coterie.peer.node import Node
-from coterie.peer.records import NONCE
+from coterie.peer.records import NONCE, DenyList
 from coterie.peer.roster import Fixed
 from coterie.peer.settings import Settings
 from coterie.peer.store import Store
@@ -106,10 +106,12 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
             )
         if gossip is not None:
             tasks.append(asyncio.ensure_future(gossip.live(transport)))
-        tasks.append(asyncio.ensure_future(_rotate(current, server, transport, gossip)))
-        await node.live(transport, stop)
-        if gossip is not None:
-            await gossip.leave(transport)
+        tasks.append(asyncio.ensure_future(_rotate(current, server, transport, gossip, node)))
+        try:
+            await node.live(transport, stop, tasks)
+        finally:
+            if gossip is not None:
+                await gossip.leave(transport)
         log.info("left", extra={"peer": identity.id, "t": node.worker.now.t})
     finally:
         for task in tasks:
@@ -156,43 +158,50 @@ def _gossip(settings: Settings, identity: Identity, incarnation: int) -> Gossip:
 
 
 class _Current:
-    """The identity in use: another one after each rotation."""
+    """The identity in use, another one after each rotation, and the deny list beside it."""
 
     def __init__(self, identity: Identity) -> None:
-        self.identity = identity
+        self.identity, self.deny = identity, identity.deny
+
+    def take(self, deny: DenyList) -> None:
+        """Another list, if it is newer."""
+        self.deny = max(self.deny, deny, key=lambda one: one.version)
 
     def denied(self, peer: str, serial: int) -> bool:
         """Without gossip, the deny list is the one in the identity folder."""
-        return serial in self.identity.deny.serials
+        return serial in self.deny.serials
 
 
 async def _rotate(
-    current: _Current, server: GrpcServer, transport: GrpcTransport, gossip: Gossip | None
+    current: _Current, server: GrpcServer, transport: GrpcTransport, gossip: Gossip | None, node: Node
 ) -> None:
-    """Take a new certificate into use while the peer runs, and warn before the old one ends."""
-    warned, broken = False, ""
+    """Take new certificates and deny lists into use while the peer runs, and warn before one ends."""
+    warned = False
     while True:
+        new, broken = None, None
         try:
+            # First of all the list: it is to be passed on even if this peer itself is on it.
+            current.take(await asyncio.to_thread(current.identity.listed))
+            if gossip is not None:
+                gossip.membership.deny(current.deny, time.monotonic())
             new = await asyncio.to_thread(current.identity.reload)
-            broken = ""
         except IdentityError as error:
-            new = None
-            if str(error) != broken:  # said once
-                broken = str(error)
-                log.error("fault", extra={"why": broken})
+            broken = str(error)
+        node.fault("identity", broken)
         if new is not None:
             old, current.identity = current.identity, new
             if gossip is not None:
                 gossip.identity = new
-                gossip.membership.renew(new, time.monotonic())
+                gossip.membership.renew(new)
             if new.certificate_pem != old.certificate_pem:
                 warned = False
                 transport.rotate(new)
                 try:
                     await server.rotate(new)
                 except PeerError as error:  # others are still asked; the next certificate is the next try
-                    log.error("fault", extra={"why": str(error)})
+                    node.fault("listener", str(error))
                 else:
+                    node.fault("listener", None)
                     log.info("new certificate", extra={"peer": new.id, "until": new.not_after.isoformat()})
         if not warned and (text := current.identity.warning()):
             warned = True

@@ -201,7 +201,8 @@ class Worker:
             if time.monotonic() - clock > self.save_every or self.finished:
                 self._keep()
                 clock = time.monotonic()
-        self._keep()
+        if (lost := self._keep()) is not None:  # there is no next time
+            raise lost
 
     def _do_jobs(self, seconds: float | None) -> None:
         """The jobs there are now, so that those who ask without end do not keep it from learning.
@@ -230,10 +231,10 @@ class Worker:
         facts: dict[str, Any] = {"t": now.t, "loss": loss, **self.learner.client.accuracy(now.state)}
         self._report("evaluated", {**facts, "event": now.version.event})
 
-    def _keep(self) -> None:
-        """Save, unless that was just done; a full disk is told, and tried again next time."""
+    def _keep(self) -> PeerError | None:
+        """Save, unless that was just done; what prevents it is told, and tried again next time."""
         if self._saved is self.now:
-            return
+            return None
         try:
             self.journal.sync()
             self._save(self.now)
@@ -241,8 +242,9 @@ class Worker:
             self.journal.write("saved", version=self.now.version, t=self.now.t)
         except PeerError as error:
             self._report("fault", {"text": str(error)})
-        else:
-            self._report("saved", {"t": self.now.t})
+            return error
+        self._report("saved", {"t": self.now.t})
+        return None
 
     def _tell(self, future: asyncio.Future[T], value: T | None, error: Exception | None) -> None:
         def tell() -> None:

@@ -274,7 +274,15 @@ class _Twins:
     def of(self, history: History) -> Twin:
         settings = history.settings
         root = self.root or settings.beside(history.folder)
-        key = f"{root} {settings.client is None} {settings.seed} {settings.data!r} {settings.evaluate!r} {settings.attack!r}"
+        alike = (
+            root,
+            settings.client is None,
+            settings.seed,
+            settings.data,
+            settings.evaluate,
+            settings.attack,
+        )
+        key = repr(alike)
         if key not in self.federations:
             self.federations[key] = settings.federation(root)
         federation = self.federations[key]
