@@ -43,7 +43,7 @@ def test_the_opening_is_what_safetensors_writes(message: Message) -> None:
 @given(messages)
 @settings(deadline=None)
 def test_text_and_back(message: Message) -> None:
-    schema = Schema.of(message)
+    schema = Schema.of(message, ("sick", "well"))
     assert Schema.decode(schema.encode()) == schema
     assert schema.difference(Schema.decode(schema.encode())) is None
 
@@ -65,6 +65,22 @@ def test_a_difference_names_the_tensor_and_changes_the_hash(other: Message, text
         ours.check(other)
 
 
+@pytest.mark.parametrize(
+    ("classes", "text"),
+    [
+        (("well", "sick"), "class 0: expected 'sick', got 'well'"),
+        (("sick",), "class 1: expected 'well', got None"),
+        (("sick", "well", "dead"), "class 2: expected None, got 'dead'"),
+    ],
+)
+def test_outputs_that_mean_other_things_are_another_schema(classes: tuple[str, ...], text: str) -> None:
+    ours, theirs = Schema.of(model(), ("sick", "well")), Schema.of(model(), classes)
+    assert ours.difference(Schema.decode(theirs.encode())) == text
+    assert ours.hash != theirs.hash
+    assert ours.opening == theirs.opening
+    ours.check(model())
+
+
 def test_order_of_a_message_does_not_matter() -> None:
     message = model()
     assert Schema.of(message) == Schema.of(dict(reversed(message.items())))
@@ -84,16 +100,19 @@ def test_only_floating_point_travels() -> None:
         '"abc"',
         "[[",
         "[" * 100_000,
-        '[["w","F32"]]',
-        '[["w","I64",[1]]]',
-        '[[7,"F32",[1]]]',
-        '[["w","F32",[-1]]]',
-        '[["w","F32",[1.5]]]',
-        '[["w","F32",[true]]]',
-        '[["w","F32",[281474976710656]]]',
-        '[["w",["F32"],[1]]]',
-        '[["w","F32",[1]],["w","F32",[1]]]',
+        '{"tensors":[["w","F32"]],"classes":[]}',
+        '{"tensors":[["w","I64",[1]]],"classes":[]}',
+        '{"tensors":[[7,"F32",[1]]],"classes":[]}',
+        '{"tensors":[["w","F32",[-1]]],"classes":[]}',
+        '{"tensors":[["w","F32",[1.5]]],"classes":[]}',
+        '{"tensors":[["w","F32",[true]]],"classes":[]}',
+        '{"tensors":[["w","F32",[281474976710656]]],"classes":[]}',
+        '{"tensors":[["w",["F32"],[1]]],"classes":[]}',
+        '{"tensors":[["w","F32",[1]],["w","F32",[1]]],"classes":[]}',
         '{"w":1}',
+        '{"tensors":[]}',
+        '{"tensors":[],"classes":[7]}',
+        '{"tensors":[],"classes":7}',
         "[NaN]",
         "1" * 5000,
     ],

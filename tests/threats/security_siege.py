@@ -55,7 +55,7 @@ class Siege:
         settings = Settings.load(folder / HOME / "peer.toml")
         client = settings.client_of(HOME, settings.federation(None))
         self.message: Message = client.offer(client.first(), 0)
-        self.schema = Schema.of(self.message)
+        self.schema = Schema.of(self.message, client.own.names)
         self.terms = wire.Terms("wards", settings.run, settings.method.name, self.schema.hash)
         self._event = 0
 

@@ -74,7 +74,8 @@ def offered(world: World, name: str) -> Message:
 def visitor(world: World, like: Message) -> contextlib.AbstractAsyncContextManager[GrpcTransport]:
     """A member that is no process of the world but this one."""
     identity = world.enrol("visitor", world.folder / "visitor")
-    return calling(identity, Schema.of(like), run="swarm", algorithm="KD-PDFL")
+    classes = Settings.load(world.processes["p0"].file).federation(None).classes
+    return calling(identity, Schema.of(like, classes), run="swarm", algorithm="KD-PDFL")
 
 
 # 1, 2: killed.

@@ -41,7 +41,12 @@ class Own:
     validation: Samples
     personal: Samples
     uniform: Samples
-    classes: int
+    names: tuple[str, ...]
+    """Of the classes."""
+
+    @property
+    def classes(self) -> int:
+        return len(self.names)
 
     @classmethod
     def of(cls, federation: Federation, client: int, dtype: torch.dtype) -> Own:
@@ -54,7 +59,7 @@ class Own:
 
         f = federation
         parts = samples(f.train), samples(f.validation), samples(f.personal), samples(f.uniform)
-        return cls(*parts, len(f.classes))
+        return cls(*parts, f.classes)
 
 
 @dataclass(frozen=True, eq=False)

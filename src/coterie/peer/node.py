@@ -66,7 +66,7 @@ class Node:
         saved = store.load(peer, settings.run, first)
         before = max(past.incarnation, saved.now.version.incarnation if saved else 0)
         self.incarnation = max(before + 1, int(1000 * wall))  # no two starts are in one millisecond
-        self.schema = Schema.of(client.offer(first, 0))
+        self.schema = Schema.of(client.offer(first, 0), client.own.names)
         self.journal = Journal(store.journal)
         slots = {**settings.slots, **(saved.slots if saved else {})}
         self._kept = {other: slot for other, slot in slots.items() if other != peer}

@@ -1,5 +1,7 @@
 """What a model's message looks like: names, types and shapes, the bytes it takes, and its hash.
 
+To it belong the names of the classes: models whose outputs mean other things are never mixed.
+
 The opening of a safetensors body (the length of the header, the header) follows from the schema
 alone, so a body that was received is compared with it byte by byte and its header is never parsed.
 
@@ -16,6 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -56,9 +59,11 @@ class Schema:
     """
 
     entries: tuple[Entry, ...]
+    classes: tuple[str, ...] = ()
+    """What the outputs stand for, in order."""
 
     @classmethod
-    def of(cls, message: Message) -> Schema:
+    def of(cls, message: Message, classes: tuple[str, ...] = ()) -> Schema:
         """Of a message; it may hold floating-point tensors and nothing else."""
         for name, tensor in message.items():
             if tensor.dtype not in _NAMES:
@@ -67,7 +72,7 @@ class Schema:
                     f"got {tensor.dtype}"
                 )
         entries = (Entry(name, t.dtype, tuple(t.shape)) for name, t in message.items())
-        return cls(tuple(sorted(entries, key=_place)))
+        return cls(tuple(sorted(entries, key=_place)), classes)
 
     @cached_property
     def opening(self) -> bytes:
@@ -96,8 +101,8 @@ class Schema:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the opening, hex."""
-        return hashlib.sha256(self.opening).hexdigest()
+        """SHA-256 of the opening and the classes, hex."""
+        return hashlib.sha256(self.opening + json.dumps(self.classes).encode()).hexdigest()
 
     def places(self) -> Iterator[tuple[Entry, int]]:
         """Each entry and where its bytes begin in the data."""
@@ -107,34 +112,42 @@ class Schema:
             offset += entry.bytes
 
     def difference(self, other: Schema) -> str | None:
-        """The first tensor that differs, with what is expected here and what the other has."""
+        """The first tensor or class that differs, with what is expected here and what the other has."""
         ours = {entry.name: entry for entry in self.entries}
         theirs = {entry.name: entry for entry in other.entries}
         for name in [*ours, *theirs]:
             expected, got = ours.get(name), theirs.get(name)
             if expected != got:
                 return f"the tensor {name!r}: expected {expected or 'none'}, got {got or 'none'}"
+        for number, (our, their) in enumerate(zip_longest(self.classes, other.classes)):
+            if our != their:
+                return f"class {number}: expected {our!r}, got {their!r}"
         return None
 
     def check(self, message: Message) -> None:
         """Raise unless the message is of this schema."""
-        if difference := self.difference(Schema.of(message)):
+        if difference := self.difference(Schema.of(message, self.classes)):
             raise ModelError(f"the message is not of this peer's model: {difference}")
 
     def encode(self) -> str:
         """As text, for a peer whose schema has another hash."""
-        return json.dumps([[e.name, _NAMES[e.dtype], list(e.shape)] for e in self.entries])
+        tensors = [[e.name, _NAMES[e.dtype], list(e.shape)] for e in self.entries]
+        return json.dumps({"tensors": tensors, "classes": self.classes})
 
     @classmethod
     def decode(cls, text: str) -> Schema:
         """Back from text of unknown origin; raises ValueError and nothing else."""
         try:
-            entries = sorted((_entry(item) for item in json.loads(text)), key=_place)
+            told = json.loads(text)
+            entries = sorted((_entry(item) for item in told["tensors"]), key=_place)
+            classes = tuple(told["classes"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"not a schema: {type(error).__name__}") from None
         if len({entry.name for entry in entries}) != len(entries):
             raise ValueError("not a schema: a name occurs twice")
-        return cls(tuple(entries))
+        if not all(isinstance(name, str) for name in classes):
+            raise ValueError("not a schema: a class without a name")
+        return cls(tuple(entries), classes)
 
 
 def _place(entry: Entry) -> tuple[int, str]:
