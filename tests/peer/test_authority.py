@@ -219,7 +219,17 @@ def test_places_where_nothing_can_be_written(authority: Authority, tmp_path: Pat
     (authority.folder / "issued").write_text("")
     with pytest.raises(IdentityError, match=r"cannot make the folder .*issued/p0"):
         authority.issue(asked("p0"), tmp_path / "p0", wall=WALL)
-    assert not (tmp_path / "p0").exists()
+    assert not list((tmp_path / "p0").iterdir())
+    with pytest.raises(IdentityError, match=r"cannot make the folder .*file"):
+        authority.issue(asked("p1"), tmp_path / "file", wall=WALL)
+    assert not authority.issued("p1")  # what could not be handed over was not issued
+
+
+def test_a_request_begins_only_where_it_can_end(tmp_path: Path) -> None:
+    (tmp_path / "peer.csr").write_text("of a key that is lost")
+    with pytest.raises(IdentityError, match=r"peer\.csr exists and is not overwritten"):
+        request(tmp_path, "p0")
+    assert not (tmp_path / "peer.key").exists()
 
 
 # What it takes back.

@@ -189,6 +189,10 @@ def mute(row: dict[str, Any]) -> dict[str, Any]:
             "does not tell how it came to be",
         ),
         (lambda logs: shutil.copytree(logs / "p3", logs / "p4"), "are of one peer"),
+        (
+            lambda logs: (logs / "p3" / "journal.jsonl").write_text('{"kind": "start"}\n'),
+            "it lacks 'incarnation'",
+        ),
         (lambda logs: changed(logs / "p3", mute), "does not report what such an exchange comes to"),
     ],
 )

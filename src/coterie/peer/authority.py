@@ -59,6 +59,7 @@ def request(folder: Path, peer: str) -> str:
     """Make a peer's key and the request to be signed by the CA; the key's fingerprint."""
     _named(peer, "id")
     files.make_folder(folder)
+    files.none_yet(folder / KEY, folder / REQUEST)
     key = ec.generate_private_key(ec.SECP256R1())
     asked = (
         x509.CertificateSigningRequestBuilder()
@@ -144,6 +145,7 @@ class Authority:
                 f"{peer!r} has a certificate until {held[-1].not_after:%Y-%m-%d}; use --renew if the same "
                 f"peer asks for the next one, or revoke that one first: coterie ca revoke {peer}"
             )
+        files.make_folder(to)
         self._look(to, renew)
         certificate = (
             _builder(
@@ -172,7 +174,6 @@ class Authority:
         place = self.folder / ISSUED / peer
         files.make_folder(place)
         files.create(place / f"{certificate.serial_number:040x}.pem", pem)  # first: what is out must be known
-        files.make_folder(to)
         for name, data in ((AUTHORITY, self.anchor.pem), (DENY, self.deny.encode()), (CERTIFICATE, pem)):
             files.replace(to / name, data)
         return Issued(peer, certificate.not_valid_after_utc, fingerprint(key))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coterie.peer.errors import IdentityError
 
-__all__ = ["create", "make_folder", "read", "read_secret", "replace"]
+__all__ = ["create", "make_folder", "none_yet", "read", "read_secret", "replace"]
 
 SECRET, PUBLIC = 0o600, 0o644
 LARGEST = 1 << 20
@@ -22,6 +22,13 @@ def make_folder(path: Path) -> None:
         raise IdentityError(f"cannot make the folder {path}: {error.strerror}") from None
 
 
+def none_yet(*paths: Path) -> None:
+    """Refuse to begin if one of these files would be lost."""
+    for path in paths:
+        if path.exists():
+            raise IdentityError(_exists(path))
+
+
 def create(path: Path, data: bytes, mode: int = PUBLIC) -> None:
     """A new file; if there is one of that name it stays as it is."""
     try:
@@ -30,11 +37,13 @@ def create(path: Path, data: bytes, mode: int = PUBLIC) -> None:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise IdentityError(
-            f"{path} exists and is not overwritten; choose another folder with --out, or move it away"
-        ) from None
+        raise IdentityError(_exists(path)) from None
     except OSError as error:
         raise IdentityError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _exists(path: Path) -> str:
+    return f"{path} exists and is not overwritten; choose another folder with --out, or move it away"
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -73,7 +73,8 @@ def _id(text: str) -> str:
 
 
 def _local(text: str) -> str:
-    if not (is_loopback(text) and text.rpartition(":")[2].isdecimal()):
+    port = text.rpartition(":")[2]
+    if not (is_loopback(text) and port.isascii() and port.isdecimal() and int(port) <= 65535):
         raise ValueError("metrics and status are for this machine only: expected 127.0.0.1:PORT")
     return text
 

@@ -16,6 +16,9 @@ __all__ = ["ADDRESS", "status", "status_address"]
 ADDRESS = "status.address"
 """The file in the state folder that says where the status of the running peer is shown."""
 PATIENCE = 5.0
+_SHOWN = {"peer", "address", "run", "method", "version", "t", "iterations", "rate", "state", "fault"}
+_SHOWN |= {"exchanges", "bytes_sent", "refusals", "evaluated", "members"}
+"""What a status tells at least."""
 
 
 def status_address(where: str) -> str:
@@ -46,8 +49,14 @@ def status(where: str) -> dict[str, Any]:
         reason = getattr(error, "reason", error)
         raise Unreachable(f"no peer shows its status at {address}: {reason}; is it running?") from None
     except http.client.HTTPException as error:
-        raise Unreachable(
-            f"what answers at {address} is no status page ({error!r}); expected the status address from the "
-            "peer's log, not the one at which it meets its peers"
-        ) from None
+        raise _no_page(address, repr(error)) from None
+    if not isinstance(values, dict) or not values.keys() >= _SHOWN:
+        raise _no_page(address, "not the status of a peer of this version")
     return values
+
+
+def _no_page(address: str, why: str) -> Unreachable:
+    return Unreachable(
+        f"what answers at {address} is no status page ({why}); expected the status address from the peer's "
+        "log, not the one at which it meets its peers"
+    )

@@ -17,6 +17,15 @@ from coterie.peer.transport import Version
 __all__ = ["History", "find", "needed"]
 
 JOURNAL, MODEL = "journal.jsonl", "model.safetensors"
+_TOLD = {
+    "start": {"incarnation", "peer", "settings"},
+    "resumed": {"version", "t"},
+    "local": {"t", "event"},
+    "slot": {"peer", "slot", "event"},
+    "wake": {"t", "heard", "event", "info"},
+    "adopt": {"t", "peer", "version", "slot", "event", "info"},
+}
+"""What a line must tell, for those from which models are computed again."""
 
 
 class History(NamedTuple):
@@ -33,6 +42,9 @@ class History(NamedTuple):
         rows = list(journal.read(folder / JOURNAL))
         if not rows or rows[0]["kind"] != "start":
             raise RunError(f"{folder / JOURNAL} is damaged: it does not begin with the start of a peer")
+        for number, row in enumerate(rows, 1):
+            if missing := _TOLD.get(row["kind"], set()) - row.keys():
+                raise RunError(f"{folder / JOURNAL} is damaged in line {number}: it lacks {min(missing)!r}")
         return cls(folder, rows[0]["peer"], Settings.parse(rows[0]["settings"]), rows)
 
     def saved(self) -> tuple[Version, int, dict[str, Tensor]] | None:

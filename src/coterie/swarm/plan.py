@@ -25,8 +25,13 @@ def names(count: int) -> list[str]:
     return [f"p{i}" for i in range(count)]
 
 
-def peer_settings(world: World, ports: Sequence[int], **more: Any) -> list[Settings]:
-    """One peer for each client of a world; each wakes as often as its twin in the simulator, on average."""
+def peer_settings(
+    world: World, ports: Sequence[int], pages: Sequence[int] = (), **more: Any
+) -> list[Settings]:
+    """One peer for each client of a world; each wakes as often as its twin in the simulator, on average.
+
+    `pages`: the ports of their status pages; without them any that are free when they start.
+    """
     e = world.experiment
     m, stars = e.data.clients, e.exchange.stars
     count = stars if isinstance(stars, int) else max(1, round(stars * m))
@@ -55,8 +60,16 @@ def peer_settings(world: World, ports: Sequence[int], **more: Any) -> list[Setti
     }
     seed = f"{everybody[0]}@{HOST}:{ports[0]}"
     return [
-        Settings.parse({**common, "address": f"{HOST}:{port}", "client": i, "seeds": [seed] if i else []})
-        for i, port in enumerate(ports)
+        Settings.parse(
+            {
+                **common,
+                "address": f"{HOST}:{port}",
+                "status": f"{HOST}:{page}",
+                "client": i,
+                "seeds": [seed] if i else [],
+            }
+        )
+        for i, (port, page) in enumerate(zip(ports, pages or [0] * m, strict=True))
     ]
 
 

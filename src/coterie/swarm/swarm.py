@@ -62,12 +62,14 @@ def swarm(
     warm_up()
     say("dealing the data")
     federation = Dealer(data).federation(world.experiment, world.seed)
+    home = out / "peers"
     with RunFolder.create(out, experiment) as folder:
         try:
             folder.describe(*described([world], [federation]))
             say(f"making a CA, {m} keys and {m} certificates")
-            home = out / "peers"
-            files = lay_out(home, peer_settings(world, free_ports(m), **({"rate": rate} if rate else {})))
+            ports = free_ports(2 * m)  # at once, so that no page takes the port of a peer yet to start
+            limit = {"rate": rate} if rate else {}
+            files = lay_out(home, peer_settings(world, ports[:m], ports[m:], **limit))
             processes = [PeerProcess(n, f, data) for n, f in zip(names(m), files, strict=True)]
             began = time.monotonic()
             folder.status("running", 0, iterations, 0.0)
@@ -78,9 +80,10 @@ def swarm(
         except BaseException:
             folder.status("failed", 0, iterations, 0.0)
             raise
+        finally:
+            for name in names(m):  # the federation is over: nobody needs its keys
+                shutil.rmtree(home / name / "identity", ignore_errors=True)
         seconds = round(time.monotonic() - began, 3)
-        for name in names(m):  # the federation is over: nobody needs its keys
-            shutil.rmtree(home / name / "identity")
         journals = results.read([p.state for p in processes])
         numbers = {name: i for i, name in enumerate(names(m))}
         done = 0
