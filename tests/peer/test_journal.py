@@ -93,6 +93,25 @@ def test_lines_of_several_threads_do_not_mix(tmp_path: Path) -> None:
         assert [len(row["text"]) for row in rows if row["peer"] == name] == list(range(200))
 
 
+def test_a_long_journal_begins_anew_with_what_must_not_be_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    journal = Journal(file)
+    for event in range(100):
+        journal.write("adopt", peer="p1", version=[2, event])
+    long = file.read_bytes()
+    journal.shorten(3 * len(long), incarnation=4, newest={"p1": Version(2, 99)})
+    assert file.read_bytes() == long  # it is not long enough
+    journal.local(7, 7)
+    journal.shorten(len(long), incarnation=4, newest={"p1": Version(2, 99)})
+    journal.flush()
+    assert [row["kind"] for row in read(file)] == ["past", "local"]
+    assert (tmp_path / "journal.old.jsonl").read_bytes() == long
+    past = Past(file)
+    assert (past.incarnation, past.newest) == (4, {"p1": Version(2, 99)})
+    journal.close()
+    assert file.stat().st_mode & 0o077 == 0
+
+
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(PeerError, match=r"cannot open the journal .*: No such file or directory"):
         Journal(tmp_path / "nowhere" / "journal.jsonl")

@@ -298,6 +298,25 @@ def test_it_does_not_go_on_without_what_goes_on_beside_it(tmp_path: Path) -> Non
     assert (tmp_path / "p0" / "model.safetensors").exists()
 
 
+def test_a_short_journal_forgets_nothing_that_matters(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, journal=0.002, save=0.01, train={"iterations": 100_000}, rate=500) as node:
+            for event in range(1, 40):
+                assert await node.deliver(model(node, "p1", Version(3, event), 0.01))
+            await eventually(lambda: next(journal.read(node.store.journal))["kind"] == "past")
+            first = node.incarnation
+        async with alone(tmp_path, journal=0.002) as again:
+            assert again.incarnation > first
+            with pytest.raises(Refused) as caught:
+                await again.deliver(model(again, "p1", Version(3, 38)))
+            assert caught.value.reason is Reason.STALE
+            assert not await again.deliver(model(again, "p1", Version(3, 39)))
+
+    asyncio.run(main())
+    with pytest.raises(CoterieError, match="was dropped to keep it short"):
+        replay([tmp_path])
+
+
 def test_a_method_that_sends_nothing_never_wakes(tmp_path: Path) -> None:
     async def main() -> Node:
         async with alone(tmp_path, method="Local") as node:

@@ -45,7 +45,8 @@ def table(status: Mapping[str, Any]) -> RenderableType:
             str(outcomes.get("pushed", 0)),
             str(refused),
         )
-    parts: list[RenderableType] = [Text.from_markup(head), drawn]
+    nobody = Text("nobody else is known yet; if a seed does not answer, the log says so", style="yellow")
+    parts: list[RenderableType] = [Text.from_markup(head), drawn if status["members"] else nobody]
     if status["refusals"]:
         reasons = ", ".join(f"{reason} {n}" for reason, n in sorted(status["refusals"].items()))
         parts.append(Text(f"refusals: {reasons}", style="yellow"))

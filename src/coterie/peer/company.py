@@ -49,6 +49,10 @@ class Company:
         self.contacts: dict[str, Contact] = {}
         self.refusals: Counter[str] = Counter()
 
+    def newest(self) -> dict[str, Version]:
+        """The newest version of each other peer's model that was taken; may be asked for by any thread."""
+        return {peer: version for peer, (version, _) in dict(self._newest).items()}
+
     def contact(self, peer: str) -> Contact:
         """Its entry in the books."""
         if peer not in self.contacts and len(self.contacts) >= 4 * self._width:

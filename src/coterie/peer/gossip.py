@@ -92,8 +92,11 @@ class Gossip:
         except PeerError as error:
             if contact.id not in self._silent:  # said once, until it answers again
                 self._silent.add(contact.id)
-                level = logging.INFO if self.alive() else logging.WARNING
-                log.log(level, "gossip failed", extra={"peer": str(contact), "why": str(error)})
+                if self.alive():
+                    log.info("gossip failed", extra={"peer": str(contact), "why": str(error)})
+                else:
+                    why = f"{error}; is it running, and is this its address? Meanwhile this peer learns alone"
+                    log.warning("gossip failed", extra={"peer": str(contact), "why": why})
         else:
             self._silent.discard(contact.id)
         self._log()

@@ -1,5 +1,6 @@
 """What one peer did, in order, as lines of JSON that are only ever appended to.
 
+    past       incarnation, newest {peer: version}           what came before was dropped, but for this
     start      incarnation, peer, schema, settings           the process began
     resumed    version, t                                    it goes on from this saved model
     local      t [first, last], event                        local steps; event: after the last of them
@@ -23,6 +24,7 @@ power cut only what was there when the model was last saved is certain.)
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -80,6 +82,30 @@ class Journal:
             os.fsync(self._file)
         except OSError as error:
             raise PeerError(f"cannot write the journal {self.path}: {error.strerror}") from None
+
+    def shorten(self, most: float, **past: Any) -> None:
+        """If it is longer than half of `most` bytes: begin anew, with what must not be forgotten.
+
+        What was there stays beside it, as journal.old.jsonl, until it comes to this again.
+        """
+        with self._lock:
+            if self._size <= most / 2:
+                return
+            self._flush()
+            line = json.dumps({"kind": "past", **past}).encode() + b"\n"
+            draft, old = self.path.with_name(".journal.draft"), self.path.with_name("journal.old.jsonl")
+            try:
+                file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+                os.write(file, line)
+                os.fsync(file)
+                old.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # where a file has one name only, it is lost
+                    os.link(self.path, old)
+                os.replace(draft, self.path)
+            except OSError as error:
+                raise PeerError(f"cannot shorten the journal {self.path}: {error.strerror}") from None
+            os.close(self._file)
+            self._file, self._size = file, len(line)
 
     def close(self) -> None:
         """Write what is left."""
@@ -139,6 +165,9 @@ class Past:
         """The newest version of each other peer's model that went into the own one."""
         for row in read(path) if path.exists() else ():
             match row["kind"]:
+                case "past":
+                    self.incarnation = int(row["incarnation"])
+                    self.newest = {peer: Version(*version) for peer, version in row["newest"].items()}
                 case "start":
                     self.incarnation = max(self.incarnation, int(row["incarnation"]))
                 case "wake":

@@ -358,8 +358,19 @@ class Node:
         elif kind == "saved":  # and before it the journal
             for where in ("model", "journal"):
                 self.fault(where, None)
+            self._shorten()
         else:
             self.fault("model", facts["text"])
+
+    def _shorten(self) -> None:
+        if self.settings.journal is None:
+            return
+        try:
+            self.journal.shorten(
+                self.settings.journal * 1e6, incarnation=self.incarnation, newest=self.company.newest()
+            )
+        except PeerError as error:
+            self.fault("journal", str(error))
 
     def fault(self, where: str, text: str | None) -> None:
         """What is wrong there, shown until it is not (None), and said when it is news."""

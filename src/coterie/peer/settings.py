@@ -52,6 +52,9 @@ __all__ = ["ENDLESS", "Exchange", "Settings", "is_loopback"]
 ENDLESS = 2**31 - 1
 """`train.iterations` of a peer that learns until it is stopped."""
 
+KEPT = 256.0
+"""Megabytes of journal of a peer with data of its own, which may learn for months."""
+
 
 def _address(text: str) -> str:
     if wrong := ids.address_flaw(text):
@@ -161,6 +164,9 @@ class Settings(_Frozen):
     """Begin to learn when so many others are known (or after half a minute, if they do not come)."""
     save: Annotated[float, Gt(0)] = 10.0
     """Seconds between two saves of its model."""
+    journal: Annotated[float, Gt(0)] | None = None
+    """Megabytes of journal that are kept; older lines go, and `coterie replay` with them. None: all, but with
+    data of its own 256 unless it is named."""
     status: Annotated[str, AfterValidator(_local)] = "127.0.0.1:0"
     """Where metrics, health and status are shown; port 0: any free one."""
 
@@ -177,7 +183,7 @@ class Settings(_Frozen):
     def _careful(cls, values: Any) -> Any:
         method = _named(values.get("method", "KD-PDFL"))
         if values.get("client") is None and isinstance(method, Mapping):
-            values = {**values, "method": {"adoption": "mix", **method}}
+            values = {"journal": KEPT, **values, "method": {"adoption": "mix", **method}}
         return values
 
     @model_validator(mode="after")

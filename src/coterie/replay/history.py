@@ -40,6 +40,11 @@ class History(NamedTuple):
     def read(cls, folder: Path) -> History:
         """From a state folder."""
         rows = list(journal.read(folder / JOURNAL))
+        if rows and rows[0]["kind"] == "past":
+            raise RunError(
+                f"the beginning of {folder / JOURNAL} was dropped to keep it short (`journal` in PEER.toml): "
+                "it cannot be computed again"
+            )
         if not rows or rows[0]["kind"] != "start":
             raise RunError(f"{folder / JOURNAL} is damaged: it does not begin with the start of a peer")
         for number, row in enumerate(rows, 1):

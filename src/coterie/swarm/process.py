@@ -31,7 +31,7 @@ _context.set_forkserver_preload(["coterie.swarm.preload"])
 
 def warm_up() -> None:
     """Begin to load what peers need, while something else is done."""
-    with _one_thread_each():
+    with _one_thread_each(), _deaf_to_ctrl_c():
         multiprocessing.forkserver.ensure_running()
 
 
@@ -125,6 +125,19 @@ def _leave_with_the_swarm() -> None:
     if swarm is not None:
         swarm.join()
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """For the fork server, which a terminal would tell, too, while it is loading."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

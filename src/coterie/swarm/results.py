@@ -8,11 +8,16 @@ from typing import Any
 
 from coterie.peer import journal
 
-__all__ = ["exchanges", "metrics", "read"]
+__all__ = ["exchanges", "exist", "metrics", "read"]
 
 _SCORES = ("personal", "global", "validation", "loss")
 
 Rows = Sequence[Mapping[str, Any]]
+
+
+def exist(state: Path) -> bool:
+    """Whether this peer has begun."""
+    return (state / "journal.jsonl").exists()
 
 
 def read(states: Iterable[Path]) -> list[list[dict[str, Any]]]:

@@ -77,6 +77,8 @@ def swarm(
             with _running(processes):
                 finished = _watch(processes, progress, asked)
                 say("saying goodbye")
+            if not all(results.exist(process.state) for process in processes):
+                raise RunError("stopped before all peers had begun to learn: there are no results")
         except BaseException:
             folder.status("failed", 0, iterations, 0.0)
             raise
@@ -116,7 +118,8 @@ def _running(processes: Sequence[PeerProcess]) -> Iterator[None]:
         for process in processes:
             process.signal(signal.SIGTERM)
         codes = {p.name: p.wait(GOODBYE) for p in processes if p.pid is not None}
-    if failed := {name: code for name, code in codes.items() if code}:
+    polite = 0, -signal.SIGTERM  # the latter: it had only begun to load
+    if failed := {name: code for name, code in codes.items() if code not in polite}:
         raise RunError(
             f"some peers did not leave politely (exit codes {failed}); see the logs in their folders"
         )
