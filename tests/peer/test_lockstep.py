@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coterie.core.registry import known
 from coterie.engine.preparation import prepare
 from coterie.experiment import Experiment, World
 from coterie.peer.grpc_client import GrpcTransport
@@ -35,9 +36,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "attacked": {
         "attack": {"name": "sign_flip", "share": 0.3},
-        "methods": {"KD-PDFL": {}, "half": {"name": "FedAvg", "adoption": "average"}},
+        "methods": {"half": {"name": "FedAvg", "adoption": "average"}},
     },
-    "free riders": {"attack": {"name": "free_rider", "share": 0.3}, "methods": {"KD-PDFL": {}}},
+    **{
+        name: {"attack": {"name": name, "share": 0.3}, "methods": {"KD-PDFL": {"adoption": "mix"}}}
+        for name in known("attack")
+    },
 }
 
 Want = Mapping[tuple[str, int], Outcome]
