@@ -115,6 +115,7 @@ def test_an_experiment_is_frozen() -> None:
         ("seeds", [-1]),
         ("seeds", ["a"]),
         ("seeds", True),
+        ("seeds", [True]),
         ("seeds", 1.5),
         ("methods", []),
         ("methods", {}),
@@ -134,6 +135,8 @@ def test_an_experiment_is_frozen() -> None:
         ("data.clients", 0),
         ("data.clients", 2.5),
         ("data.clients", "many"),
+        ("data.clients", "6"),
+        ("data.sizes", [2, "5"]),
         ("data.sizes", [5, 2]),
         ("data.sizes", [0, 2]),
         ("data.sizes", [5]),
@@ -154,6 +157,8 @@ def test_an_experiment_is_frozen() -> None:
         ("train.lr", 0),
         ("train.lr", -0.1),
         ("train.lr", "fast"),
+        ("train.lr", "0.1"),
+        ("train.lr", True),
         ("train.lr", float("inf")),
         ("train.lr", float("nan")),
         ("train.lr", [0.1]),
@@ -172,6 +177,7 @@ def test_an_experiment_is_frozen() -> None:
         ("exchange.stars", 0.0),
         ("exchange.stars", 1.5),
         ("exchange.stars", -1),
+        ("exchange.stars", True),
         ("exchange.cap", 0),
         ("exchange.loss", 1.1),
         ("exchange.loss", -0.1),
@@ -182,6 +188,8 @@ def test_an_experiment_is_frozen() -> None:
         ("population.speed", [0.0, 1.0]),
         ("population.speed", [1.0, 0.5]),
         ("population.late", 2),
+        ("population.late", True),
+        ("attack", {"name": "sign_flip", "share": "0.3"}),
         ("population.leave", -1),
         ("population.away", 1.0),
         ("population.spell", 0),
@@ -322,6 +330,23 @@ def test_a_grid_is_the_product_of_its_values() -> None:
     assert last.setting == {"train.lr": 0.2, "exchange.channel.name": "bernoulli"}
     assert (last.experiment.train.lr, last.experiment.exchange.channel.name) == (0.2, "bernoulli")
     assert last.experiment.grid == {}
+
+
+def names(values: list[Any]) -> list[str]:
+    """The rows of a grid over attacks."""
+    return [w.name for w in parse({"seeds": 1, "methods": ["Local"], "grid": {"attack": values}}).worlds()]
+
+
+def test_different_settings_never_share_a_row() -> None:
+    share, scale, other = ({"name": "gaussian_noise", **o} for o in ({"share": 0.3}, {"scale": 0.3}, {}))
+    assert names([share, other]) == ["Local [attack=gaussian_noise 0.3]", "Local [attack=gaussian_noise]"]
+    assert names([share, scale, other]) == [
+        "Local [attack=gaussian_noise share=0.3]",
+        "Local [attack=gaussian_noise scale=0.3]",
+        "Local [attack=gaussian_noise]",
+    ]
+    with pytest.raises(ConfigError, match=r"grid: 'attack' has two values .*both called 'gaussian_noise'"):
+        names(["gaussian_noise", other])
 
 
 def test_a_grid_over_an_option_of_one_method_does_not_touch_the_others() -> None:
@@ -479,6 +504,16 @@ def test_a_file_with_settings_on_top(tmp_path: Path) -> None:
     assert e.exchange.channel.options == {"neighbours": 7}
     assert e.algorithm("KD-PDFL").mu1 == 3  # type: ignore[attr-defined]
     assert list(e.methods) == ["Local", "KD-PDFL"]
+
+
+@pytest.mark.parametrize("label", ["KDPDFL", "kd-pdfl", "KD_PDFL"])
+def test_a_change_of_a_method_under_a_slightly_other_name(label: str) -> None:
+    with pytest.raises(ConfigError, match=rf"methods\.{label}\.mu1: .*did you mean 'KD-PDFL'"):
+        Experiment.load("quickstart", {f"methods.{label}.mu1": 2})
+    with pytest.raises(ConfigError, match="did you mean 'KD-PDFL'"):
+        Experiment().replace(**{f"methods__{label}__mu1": 2})
+    both = {"methods": ["KD-PDFL"], f"methods.{label}x.name": "KD-PDFL"}
+    assert list(Experiment.load("quickstart", both).methods) == ["KD-PDFL", f"{label}x"]
 
 
 def test_a_file_without_methods_has_the_usual_ones(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from coterie.engine.preparation import prepare
 from coterie.tuning import Trial, Tuning, tune
 from coterie.tuning.candidates import candidates, space
 from coterie.tuning.report import markdown, numbers, places, tables, write
-from coterie.tuning.trials import best
+from coterie.tuning.trials import _outcome, best
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment
 
@@ -192,6 +192,59 @@ def test_clients_that_diverge_count_as_zero() -> None:
     assert (wild.scores, wild.diverged) == ((0.0, 0.0), 2 * 4)
     assert own.diverged == 0
     assert found.chosen("Local") == 0
+
+
+def test_attackers_have_no_say() -> None:
+    """Neither by their accuracy nor by diverging: as in results, only honest clients count."""
+    e = experiment(methods=["Local"], attack={"name": "label_flip", "share": 0.5})
+    (world,) = e.worlds()
+    row = {"validation": [0.0 if lies else 0.75 for lies in world.attackers.tolist()]}
+    liar, honest = int(world.attackers.int().argmax()), int(world.attackers.int().argmin())
+    assert _outcome(world, {**row, "diverged": []}) == (world, 0.75, 0)
+    assert _outcome(world, {**row, "diverged": [liar]}) == (world, 0.75, 0)
+    assert _outcome(world, {**row, "diverged": [liar, honest]}) == (world, 0.375, 1)
+
+
+SEARCHES = """
+from dataclasses import dataclass
+from typing import Any
+from coterie.algorithms.fedavg import FedAvg
+
+@dataclass(frozen=True)
+class Searched(FedAvg):
+    proposes: str = ""
+    def search(self) -> Any:
+        if self.proposes == "raises":
+            return {}["space"]
+        return {
+            "unknown": {"nope": (1, 2)},
+            "empty": {"adoption": ()},
+            "wrong": {"adoption": ("ignore", "eat")},
+            "number": {"adoption": 3},
+        }.get(self.proposes)
+"""
+
+
+@pytest.mark.parametrize("budget", [1, 3])
+@pytest.mark.parametrize(
+    ("proposes", "message"),
+    [
+        ("unknown", "search cannot be tried: search: unknown option methods.mine.nope .* known: adoption"),
+        ("empty", "search cannot be tried: .* 'methods.mine.adoption' has no values; name at least one"),
+        ("wrong", "search cannot be tried: search: methods.mine.adoption: .*got 'eat'"),
+        ("number", "search cannot be tried: search.methods.mine.adoption: .* got 3"),
+        ("nothing", "search must give options and the values to try, got NoneType"),
+        ("raises", r"search failed: KeyError: 'space' \(.*tuning_searches.py, line"),
+    ],
+)
+def test_a_method_that_proposes_what_cannot_be_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proposes: str, message: str, budget: int
+) -> None:
+    (tmp_path / "tuning_searches.py").write_text(SEARCHES)
+    monkeypatch.syspath_prepend(tmp_path)
+    e = experiment(methods={"mine": {"name": "tuning_searches:Searched", "proposes": proposes}})
+    with pytest.raises(ConfigError, match=f"methods.mine: {message}"):
+        tune(e, budget)
 
 
 DATA = """

@@ -39,7 +39,8 @@ from coterie.core.algorithm import Algorithm
 from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.optim import Adam, Sgd
-from coterie.core.registry import build, explain
+from coterie.core.registry import build, explain, folded
+from coterie.core.tags import refuse_alike, tag
 
 __all__ = ["Experiment", "Plugin", "World", "presets"]
 
@@ -83,6 +84,15 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _really(kind: str) -> BeforeValidator:
+    def number(value: Any) -> Any:
+        if isinstance(value, bool | str):
+            raise ValueError(f"input should be a valid {kind}")
+        return value
+
+    return BeforeValidator(number)
+
+
 def _folder_name(name: str) -> str:
     if not re.fullmatch(r"\w[\w .+-]*", name):
         raise ValueError("expected letters, digits or ' ._+-', with a letter or digit first")
@@ -90,10 +100,12 @@ def _folder_name(name: str) -> str:
 
 
 Named: TypeAlias = Annotated[Plugin, BeforeValidator(_named)]
-Rate: TypeAlias = Annotated[float, Gt(0)]
+Real: TypeAlias = Annotated[float, _really("number")]
+Whole: TypeAlias = Annotated[int, _really("integer")]
+Rate: TypeAlias = Annotated[Real, Gt(0)]
 Optimizer: TypeAlias = Annotated[Sgd | Adam, Field(discriminator="name"), BeforeValidator(_named)]
-Share: TypeAlias = Annotated[float, Ge(0), Le(1)]
-Count: TypeAlias = Annotated[int, Ge(1), Lt(2**31)]
+Share: TypeAlias = Annotated[Real, Ge(0), Le(1)]
+Count: TypeAlias = Annotated[Whole, Ge(1), Lt(2**31)]
 
 
 class Data(_Frozen):
@@ -113,11 +125,11 @@ class Data(_Frozen):
     """Whether two clients may hold the same sample; not where all data are dealt out."""
     min_partition_size: Count = 2
     """The fewest training samples a client may end with where all data are dealt out."""
-    validation: Annotated[float, Ge(0), Lt(1)] = 0.2
+    validation: Annotated[Real, Ge(0), Lt(1)] = 0.2
     """Validation samples of a client, as a share of its training samples (drawn besides them)."""
     test: Count = 100
     """Personal test samples of a client."""
-    test_share: Annotated[float, Gt(0), Lt(1)] = 0.3
+    test_share: Annotated[Real, Gt(0), Lt(1)] = 0.3
     """The part of the data kept for testing, if the data set has no test part of its own."""
 
     @model_validator(mode="after")
@@ -138,7 +150,7 @@ class Train(_Frozen):
     """The size of a local step."""
     optimizer: Optimizer = Sgd()
     """sgd (momentum, weight_decay) or adam (beta1, beta2, eps, weight_decay)."""
-    personalize: Annotated[float, Ge(0), Lt(1)] = 0.1
+    personalize: Annotated[Real, Ge(0), Lt(1)] = 0.1
     """The last part of the iterations is local only, for every method alike."""
     personalize_lr: Rate | None = None
     """The learning rate of that closing phase; absent: `lr`."""
@@ -178,7 +190,7 @@ class Exchange(_Frozen):
 
     every: Annotated[Count, Ge(3)] = 20
     """T_ex: a star wakes at t ≡ 0, broadcasts at t ≡ 1 (mod T_ex); all other iterations are local."""
-    stars: Count | Annotated[float, Gt(0), Le(1)] = 1
+    stars: Count | Annotated[Real, Gt(0), Le(1)] = 1
     """Stars of an exchange: a number, or (with a decimal point) a share of the clients."""
     channel: Named = Plugin(name="rayleigh")
     """Which links are up."""
@@ -195,13 +207,13 @@ class Exchange(_Frozen):
 class Population(_Frozen):
     """Clients of unequal speed, that come late, leave and come back."""
 
-    speed: tuple[Annotated[float, Gt(0), Le(1)], Annotated[float, Gt(0), Le(1)]] = (1.0, 1.0)
+    speed: tuple[Annotated[Real, Gt(0), Le(1)], Annotated[Real, Gt(0), Le(1)]] = (1.0, 1.0)
     """Local steps per iteration, drawn uniformly for each client from this range."""
     late: Share = 0.0
     """The share of clients that join only later, within the first half."""
     leave: Share = 0.0
     """The share of clients that leave for good, within the second half."""
-    away: Annotated[float, Ge(0), Lt(1)] = 0.0
+    away: Annotated[Real, Ge(0), Lt(1)] = 0.0
     """The share of the time that a client is away."""
     spell: Count = 50
     """How many iterations an absence lasts."""
@@ -217,7 +229,7 @@ class Attackers(Plugin):
     """An attack by name, with its options, and who attacks; `none`: everybody is honest."""
 
     name: str = NO_ATTACK
-    share: Annotated[float, Ge(0), Lt(1)] = 0.1
+    share: Annotated[Real, Ge(0), Lt(1)] = 0.1
     """The share of the clients that attack, at least one, drawn for each seed."""
 
     @property
@@ -249,7 +261,7 @@ class Experiment(_Frozen):
 
     name: Annotated[str, AfterValidator(_folder_name)] = "experiment"
     """What the run folder is called."""
-    seeds: tuple[Annotated[int, Ge(0), Lt(2**63)], ...] = (0, 1, 2)
+    seeds: tuple[Annotated[Whole, Ge(0), Lt(2**63)], ...] = (0, 1, 2)
     """Every method is run once with each of these; a number N stands for 0 to N-1."""
     methods: dict[str, Annotated[Method, BeforeValidator(_named)]] = {
         n: Method(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")
@@ -364,6 +376,7 @@ class Experiment(_Frozen):
         """From a TOML file or the name of a preset, with `{"train.lr": 0.1}` set on top."""
         values = {"methods": cls().plain()["methods"], **_read(source)}
         for path, value in (overrides or {}).items():
+            _refuse_misspelt(values, path)
             _put(values, path, value, cls().plain())
         return cls.parse(values)
 
@@ -371,6 +384,7 @@ class Experiment(_Frozen):
         """A changed copy; `__` stands for the dot of a path: `replace(train__lr=0.1)`."""
         values = self.plain()
         for path, value in overrides.items():
+            _refuse_misspelt(values, path.replace("__", "."))
             _put(values, path.replace("__", "."), value)
         return type(self).parse(values)
 
@@ -418,9 +432,11 @@ class Experiment(_Frozen):
 
     def worlds(self) -> Iterator[World]:
         """Every method x seed x setting of the grid, as an experiment of its own."""
+        refuse_alike(self.grid)
         plain = {**self.plain(), "grid": {}, "search": {}}
         for values in itertools.product(*self.grid.values()):
             setting = dict(zip(self.grid, values, strict=True))
+            called = tag(setting, self.grid)
             for seed in self.seeds:
                 for label in self.methods:
                     one = json.loads(
@@ -431,12 +447,11 @@ class Experiment(_Frozen):
                     if strangers := one["methods"].keys() - self.methods.keys():
                         raise UnknownNameError("method in the grid:", min(strangers), self.methods)
                     one["methods"] = {label: one["methods"][label]}
-                    tag = ", ".join(f"{p.rpartition('.')[2]}={_brief(v)}" for p, v in setting.items())
                     try:
                         experiment = type(self).model_validate(one)
                     except ValidationError as error:
                         raise ConfigError(f"grid: {explain(error, values=one)}") from None
-                    name = f"{label} [{tag}]" if tag else label
+                    name = f"{label} [{called}]" if called else label
                     own = experiment.methods[label].train.given()
                     train = experiment.train.model_copy(update=own)
                     yield World(name, label, seed, setting, experiment.model_copy(update={"train": train}))
@@ -531,9 +546,16 @@ def _put(values: dict[str, Any], path: str, value: Any, defaults: Any = None) ->
     values[key] = value
 
 
-def _brief(value: Any) -> Any:
-    """A setting in the name of a row: of a table, its values alone."""
-    return " ".join(map(str, value.values())) if isinstance(value, Mapping) else value
+def _refuse_misspelt(values: Mapping[str, Any], path: str) -> None:
+    """A change of a method that is there under a slightly other name would add one, and change nothing."""
+    table, _, rest = path.partition(".")
+    label = rest.partition(".")[0]
+    labels = values.get("methods")
+    if table != "methods" or not isinstance(labels, Mapping | list | tuple) or label in labels:
+        return
+    for there in labels:
+        if isinstance(there, str) and folded(there) == folded(label):
+            raise ConfigError(f"{path}: there is no method {label!r}; did you mean {there!r}?")
 
 
 def _keys(cls: type[BaseModel], path: list[str]) -> list[str]:

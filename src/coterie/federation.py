@@ -151,9 +151,22 @@ def _federation(data: Data, uniform: int, rows: Table, seen: Views, seed: int) -
 
 def _attacked(federation: Federation, who: Attackers, attack: Attack, seed: int) -> Federation:
     """The same clients, of whom the attackers train on the labels that their attack tells them."""
-    train = federation.train
+    train, classes = federation.train, len(federation.classes)
     lies = who.among(len(train.count), seed).repeat_interleave(train.count)
-    label = torch.where(lies, attack.labels(train.label, len(federation.classes)), train.label)
+    with own_code(f"attack: {who.name!r} failed"):
+        learns, told = attack.learns, attack.labels(train.label, classes)
+    if not isinstance(learns, bool):
+        raise ConfigError(f"attack: {who.name!r}: learns must be true or false, got {type(learns).__name__}")
+    if (
+        not isinstance(told, torch.Tensor)
+        or told.shape != train.label.shape
+        or told.dtype != train.label.dtype
+        or not bool(((told >= 0) & (told < classes)).all())
+    ):
+        raise ConfigError(
+            f"attack: {who.name!r}: labels must stay {len(train.label)} whole numbers from 0 to {classes - 1}"
+        )
+    label = torch.where(lies, told, train.label)
     return dataclasses.replace(federation, train=dataclasses.replace(train, label=label))
 
 

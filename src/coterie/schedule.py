@@ -165,9 +165,14 @@ class Schedule:
     def iterations(self) -> int:
         return self.train.iterations
 
+    @property
+    def last(self) -> int:
+        """The last iteration before the closing phase."""
+        return self.iterations - round(self.train.personalize * self.iterations)
+
     def closing(self, t: int) -> bool:
         """Whether t is in the closing phase, the last part of the run, which is local only."""
-        return t > self.iterations - round(self.train.personalize * self.iterations)
+        return t > self.last
 
     def phase(self, t: int) -> Phase:
         if self._exchanges(t):
@@ -264,6 +269,13 @@ def _within(neighbours: Tensor | None, clients: int) -> Tensor | None:
             f"exchange.topology: expected a table of int64 with {clients} rows and numbers of clients from 0 "
             f"to {clients - 1} (-1: none), got {_shown(neighbours)}"
         )
+    if bool((own := (neighbours == torch.arange(clients)[:, None]).any(dim=1)).any()):
+        raise ConfigError(f"exchange.topology: client {int(own.int().argmax())} is its own neighbour")
+    in_order = neighbours.sort(dim=1).values
+    twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] >= 0)
+    for client, place in twice.nonzero()[:1].tolist():
+        other = int(in_order[client, place])
+        raise ConfigError(f"exchange.topology: client {client} has client {other} twice, expected each once")
     return neighbours
 
 

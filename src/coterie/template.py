@@ -29,6 +29,8 @@ _SEE = {
 def template(name: str) -> str:
     """Every setting with its default and what it means, as TOML."""
     experiment = Experiment.parse({"name": name})
+    # The default, 2000, is that of the paper's long runs.
+    fitting = {"FedAvg+": {"switch": round(0.6 * experiment.train.iterations)}}
     lines = [
         f"# {name}: an experiment for coterie. Every setting is here with its default; delete what you keep.",
         f"# Check it with `coterie check {name}.toml`, run it with `coterie run {name}.toml`.",
@@ -38,7 +40,7 @@ def template(name: str) -> str:
         '# sharp = { name = "KD-PDFL", step = "softmax", tau = 0.03 }',
         f"# ({_SEE['methods']}; their options: coterie ls algorithms kd-pdfl)",
         "[methods]",
-        *(assignment(label, {}) for label in experiment.methods),
+        *(assignment(label, fitting.get(label, {})) for label in experiment.methods),
         "",
         "# Settings to compare, each with every method and seed: the path of a key and its values, such as",
         '# "train.lr" = [0.01, 0.05, 0.2]',

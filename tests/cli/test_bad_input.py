@@ -67,6 +67,7 @@ def test_unknown_names(refused: Refused, setting: str, parts: list[str]) -> None
         (["ls", "algorithms", "kd"], ["algorithm 'kd'", "known: FedAvg"]),
         (["ls", "models", "nobodys:Model"], ["no module 'nobodys'"]),
         (["ls", "models", "raises_when_imported:Model"], ["raises_when_imported", "ZeroDivisionError"]),
+        (["ls", "algorithms", "math:pi"], ["algorithm 'math:pi' must be a class or a function, got float"]),
         (["ls", "presets", "quickstar"], ["preset 'quickstar'", "'quickstart'?"]),
         (["ls", "runs", "none"], ["none is not a run folder"]),
         (["show", "none"], ["none is not a run folder"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tests.cli.conftest import Command
@@ -13,6 +14,15 @@ def test_a_report_and_its_figures(coterie: Command, finished: Path) -> None:
     assert answer.out.startswith("report    out/mine.html  (0.")
     assert 50_000 < Path("out/mine.html").stat().st_size < 6_000_000
     assert {p.suffix for p in Path("out/mine-figures").iterdir()} == {".pdf", ".png", ".svg"}
+
+
+def test_runs_of_one_name_have_figures_each(coterie: Command, finished: Path) -> None:
+    for folder in ("a", "b"):
+        shutil.copytree(finished, f"{folder}/x")
+    assert coterie("report", "a/x", "b/x").code == 0
+    drawn = {p.name for p in Path("report-figures").iterdir()}
+    assert {"x-gain.png", "x-2-gain.png"} <= drawn
+    assert len([name for name in drawn if name.startswith("x-2-")]) == len(drawn) / 2
 
 
 def test_without_figures(coterie: Command, finished: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 from coterie import Experiment, Run
 from coterie.core.registry import KINDS, known
 from coterie.experiment import Data, Evaluate, Exchange, Population, Train, presets
+from coterie.runs.lock import locked
 from coterie.template import template
 from tests.cli.conftest import Command
 
@@ -175,6 +177,11 @@ def test_ls_alone_lists_all_kinds_and_presets(coterie: Command) -> None:
     assert titles == [*KINDS.values(), "presets"]
 
 
+def test_the_help_of_ls_names_every_kind(coterie: Command) -> None:
+    words = coterie("ls", "--help").out.replace(",", " ").split()
+    assert {*KINDS.values(), "presets", "runs"} <= set(words)
+
+
 def test_ls_shows_the_options_of_one(coterie: Command) -> None:
     out = coterie("ls", "algorithms", "kd_pdfl").out
     assert "mu1" in out
@@ -260,16 +267,28 @@ def test_show_as_markdown(coterie: Command, finished: Path) -> None:
     assert {line.count("|") for line in (header, rule, *rows[:2])} == {8}
 
 
-@pytest.mark.parametrize("state", ["running", "stopped", "failed"])
+@pytest.mark.parametrize("state", ["running", "stopped", "failed", "interrupted"])
 def test_show_of_a_run_that_is_not_done(coterie: Command, finished: Path, state: str) -> None:
     shutil.copytree(finished, "half")
-    status = {"state": state, "t": 10, "iterations": 20, "seconds": 1.0}
+    killed = state == "interrupted"
+    status = {"state": "running" if killed else state, "t": 10, "iterations": 20, "seconds": 1.0}
     Path("half/status.json").write_text(json.dumps(status))
     rows = Path("half/metrics.jsonl").read_text().splitlines(keepends=True)
     Path("half/metrics.jsonl").write_text("".join(r for r in rows if json.loads(r)["t"] < 20))
-    answer = coterie("show", "half")
+    with contextlib.nullcontext() if killed else locked(Path("half")) as lock:
+        answer = coterie("show", "half")
+    if lock is not None:
+        os.close(lock)
     assert answer.code == 0
     assert f"{state.capitalize()} at iteration 10 of 20." in " ".join(answer.out.split())
+    assert killed == answer.out.endswith("continue with: coterie run --resume --out half\n")
+
+
+def test_ls_of_a_run_that_was_killed(coterie: Command, finished: Path) -> None:
+    shutil.copytree(finished, "runs/half")
+    Path("runs/half/status.json").write_text('{"state": "running", "t": 10, "iterations": 20}')
+    want = "interrupted, iteration 10 of 20; continue with: coterie run --resume --out runs/half"
+    assert want in coterie("ls", "runs").out
 
 
 # plot
@@ -293,7 +312,8 @@ def test_new_writes_the_defaults_with_what_they_mean(coterie: Command) -> None:
     assert answer.code == 0
     assert "coterie run mine.toml" in answer.out
     text = Path("mine.toml").read_text()
-    assert Experiment.load("mine.toml") == Experiment.parse({"name": "mine"})
+    defaults = Experiment.parse({"name": "mine"})
+    assert Experiment.load("mine.toml") == defaults.changed({"FedAvg+": {"switch": 600}})
     assert "# T, the number of iterations.\niterations = 1000\n" in text
     for key in ("[train]", "[exchange]", "[population]", "[evaluate]", "[methods]", "[grid]"):
         assert f"\n{key}\n" in text
@@ -314,6 +334,7 @@ def test_what_new_writes_passes_check(coterie: Command, name: str) -> None:
     answer = coterie("check", file, "--set", "seeds=1")
     assert answer.code == 0, answer.err
     assert "4 worlds in 1 batched run, 80 clients" in answer.out
+    assert "note: " not in answer.out
     assert "10 classes, a model of 4,810 parameters" in answer.out
 
 
@@ -321,6 +342,14 @@ def test_new_in_another_folder(coterie: Command) -> None:
     Path("there").mkdir()
     assert coterie("new", "there/mine").code == 0
     assert Experiment.load("there/mine.toml").name == "mine"
+
+
+def test_check_and_run_tell_what_never_happens(coterie: Command) -> None:
+    note = "note: there is no exchange at all: exchange.every = 50, but train.iterations = 20"
+    for words in (["check"], ["run", "--no-plots"]):
+        answer = coterie(*words, "small.toml", "--set", "exchange.every=50")
+        assert (answer.code, answer.err) == (0, "")
+        assert note in answer.out
 
 
 def test_check_tells_what_would_be_run(coterie: Command) -> None:

@@ -93,12 +93,15 @@ def test_distances_of_probabilities_refuse_other_outputs(name: str, form: str) -
 @pytest.mark.parametrize("name", known("distance"))
 @pytest.mark.parametrize("form", ["probabilities", "centred"])
 def test_every_distance_takes_probabilities(name: str, form: str) -> None:
-    assert distance(name, form) is known("distance")[name]
+    p, q = torch.tensor([[0.25, 0.75]]), torch.tensor([[0.5, 0.5]])
+    assert torch.equal(distance(name, form)(p, q), known("distance")[name](p, q))
 
 
 @pytest.mark.parametrize("name", sorted(set(known("distance")) - set(STRICT)))
 def test_the_others_take_anything(name: str) -> None:
-    assert distance(name, "logits") is distance(name, "any.layer") is known("distance")[name]
+    p, q = torch.tensor([[-1.0, 2.0]]), torch.tensor([[3.0, 0.0]])
+    for form in ("logits", "any.layer"):
+        assert torch.equal(distance(name, form)(p, q), known("distance")[name](p, q))
 
 
 def test_the_decorator_returns_the_function_itself() -> None:

@@ -54,7 +54,7 @@ def test_every_plugin_is_described_in_one_line(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_two_plugins_of_a_kind_answer_to_one_name(kind: str) -> None:
-    folded = [registry._folded(name) for name in known(kind)]
+    folded = [registry.folded(name) for name in known(kind)]
     assert len(set(folded)) == len(folded)
 
 

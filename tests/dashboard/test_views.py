@@ -26,7 +26,7 @@ from coterie.runs.rows import Rows
 from coterie.runs.summary import curve
 from coterie.runs.text import columns
 from coterie.runs.tracks import by_name
-from tests.runs.made import CLIENTS, EXPERIMENT, METRICS, WORLDS, make
+from tests.runs.made import CLIENTS, EXCHANGES, EXPERIMENT, METRICS, WORLDS, make
 
 WORLD = {"method": "KD-PDFL", "seed": "1"}
 
@@ -254,6 +254,22 @@ def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
         assert source.stamp() != before
         seen = source.answer("status", {})
         assert (seen["left"], seen["methods"], seen["quiet"]) == (20.0, {"Local": 0.1}, None)
+
+
+def test_a_grid_over_the_length(tmp_path: Path) -> None:
+    experiment = EXPERIMENT.replace(seeds=[0], grid={"train.iterations": [10, 40]})
+    worlds = [{**w._asdict(), "experiment": None, "federation": 0} for w in experiment.worlds()]
+    with RunFolder.create(tmp_path, experiment) as folder:
+        folder.describe(worlds, CLIENTS[:1])
+        for world in range(len(worlds)):
+            folder.metrics({**METRICS[0], "world": world})
+            folder.exchange({**EXCHANGES[0], "world": world})
+    source = RunSource(tmp_path)
+    seen = source.answer("overview", {})
+    assert (seen["closing"], seen["length"], seen["state"]) == (40, 40, "interrupted")
+    for t in (10, 40):
+        asked = {"method": f"KD-PDFL [iterations={t}]", "seed": "0"}
+        assert source.answer("network", asked)["length"] == t
 
 
 def test_a_run_that_gives_no_sign_of_life_says_so(tmp_path: Path) -> None:

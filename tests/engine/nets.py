@@ -216,7 +216,7 @@ class Counting(Algorithm):
     """What a local step counts."""
 
     def init(self, task: Task, start: Start) -> State:
-        zero = torch.zeros(())
+        zero = start.row.new_zeros(())
         memory = {"woke": zero, "learned": zero, "row": start.row, "twice": start.row}
         return Algorithm.init(self, task, start)._replace(memory=memory)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coterie.core.errors import RunError
-from coterie.runs.files import append, encode, read_json, read_rows, replace
+from coterie.runs.files import append, encode, file_names, read_json, read_rows, replace
 from tests.disk import full_after
 
 
@@ -53,6 +53,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="Not a directory; choose another folder with --out"):
         replace(tmp_path / "file" / "x.json", b"")
+
+
+def test_no_two_files_have_one_name() -> None:
+    assert file_names(["a/b", "a_b", "A b", "a_b-2", "c"]) == ["a_b", "a_b-2", "A_b-3", "a_b-2-2", "c"]
 
 
 def test_a_last_line_still_being_written_is_left_out(tmp_path: Path) -> None:

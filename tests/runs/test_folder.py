@@ -53,7 +53,7 @@ def test_a_finished_run_is_not_overwritten(run: Run) -> None:
 
 def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
     RunFolder.create(tmp_path, EXPERIMENT).close()
-    assert Run(tmp_path).status["state"] == "running"
+    assert Run(tmp_path).status["state"] == "interrupted"
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
@@ -78,6 +78,7 @@ import sys
 from types import SimpleNamespace
 from coterie.runs import RunFolder
 folder = RunFolder.create(sys.argv[1], SimpleNamespace(plain=dict, device="cpu"))
+folder.status("running", 0, 10, 0.0)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -92,7 +93,10 @@ def test_a_killed_writer_lets_go(tmp_path: Path) -> None:
         assert child.stdout.readline() == b"held\n"
         with pytest.raises(RunError, match="another process is writing here"):
             RunFolder.resume(path, EXPERIMENT)
+        assert Run(path).status["state"] == "running"
         child.kill()
+    assert Run(path).status["state"] == "interrupted"
+    assert Run(path).way_on == f"coterie run --resume --out {path}"
     with pytest.raises(RunError, match="another experiment"):  # no longer in use, but not ours either
         RunFolder.resume(path, EXPERIMENT)
 

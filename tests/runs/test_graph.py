@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie.core.errors import RunError
 from coterie.runs.graph import Graph, auc, graph, graph_auc
 from coterie.runs.tracks import Weighed
 
@@ -42,6 +43,13 @@ def test_the_graph_starts_at_one_over_m_and_keeps_the_newest() -> None:
     assert found.weight.tolist() == [[0, 0.7, 0.6], [third, 0, third], [third, third, 0]]
     assert found.met.tolist() == [[False, True, True], [False] * 3, [False] * 3]
     assert graph([first, second], 3, t=3).weight[0].tolist() == [0, 0.7, 0.1]
+
+
+def test_a_client_that_knows_no_weight_changes_nothing() -> None:
+    nothing = Weighed(0, 0, np.zeros(0, dtype=np.int64), np.zeros(0))
+    assert graph([nothing], 2).weight.tolist() == graph([], 2).weight.tolist() == [[0, 0.5], [0.5, 0]]
+    with pytest.raises(RunError, match="more clients than the 2 there are"):
+        graph([nothing, Weighed(0, 2, np.array([0]), np.array([0.5]))], 2)
 
 
 def test_only_pairs_that_met_count() -> None:

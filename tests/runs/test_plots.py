@@ -8,6 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from coterie.core.errors import RunError
+from coterie.dashboard.figures import figures
 from coterie.runs import Run, RunFolder
 from coterie.runs.plots import _Pictures
 from coterie.runs.style import label_colours, method_colours
@@ -101,6 +102,44 @@ def test_many_clients_labels_and_settings(tmp_path: Path) -> None:
     paths = Run(tmp_path / "run").plot(tmp_path / "elsewhere")
     assert "graph-KD-PDFL_lr=0.1" in [p.stem for p in paths]
     assert all(imread(p).shape[1] <= 1600 for p in paths)
+
+
+@pytest.mark.parametrize(
+    ("grid", "shaded"),
+    [
+        ({"train.iterations": [10, 40]}, (40, 40)),
+        ({"train.personalize": [0.1, 0.5]}, (10, 10)),
+        ({"train.iterations": [40], "train.personalize": [0.5]}, (20, 40)),
+    ],
+)
+def test_a_grid_over_the_length_or_the_closing_phase(
+    tmp_path: Path, grid: dict[str, list[Any]], shaded: tuple[int, int]
+) -> None:
+    experiment = EXPERIMENT.replace(seeds=[0], grid=grid)
+    worlds = [{**w._asdict(), "experiment": None, "federation": 0} for w in experiment.worlds()]
+    with RunFolder.create(tmp_path, experiment) as folder:
+        folder.describe(worlds, CLIENTS[:1])
+        for world in range(len(worlds)):
+            folder.metrics(metrics(world, 10, [0.5] * 4))
+    pictures = _Pictures(Run(tmp_path))
+    assert pictures.closing == shaded
+    ax = pictures.curves().axes[0]
+    assert ax.get_xlim() == (0, shaded[1])
+    said = [text.get_text() for text in ax.texts]
+    assert ("closing phase: all learn alone" in said) == (shaded[0] < shaded[1])
+
+
+def test_methods_with_one_file_name_have_a_picture_each(tmp_path: Path) -> None:
+    experiment = EXPERIMENT.replace(seeds=[0], methods={"a/b": "KD-PDFL", "a_b": "KD-PDFL"})
+    worlds = [{**w._asdict(), "experiment": None, "federation": 0} for w in experiment.worlds()]
+    with RunFolder.create(tmp_path, experiment) as folder:
+        folder.describe(worlds, CLIENTS[:1])
+        for world in range(len(worlds)):
+            folder.metrics(metrics(world, 10, [0.5] * 4))
+            folder.exchange({"world": world, "t": 0, "client": 0, "neighbours": [1], "weight": [0.5]})
+    drawn = [_Pictures(Run(tmp_path)).all(), figures(Run(tmp_path))]
+    for pictures in drawn:
+        assert {"graph-a_b", "graph-a_b-2"} <= pictures.keys()
 
 
 def test_a_folder_that_cannot_be_written(run: Run) -> None:

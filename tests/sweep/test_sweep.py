@@ -94,6 +94,16 @@ def test_one_table_across_keys_of_any_kind(tmp_path: Path) -> None:
     assert text.count("| Local [") == text.count("| KD-PDFL [") == 4
 
 
+def test_rows_are_named_apart_across_jobs(tmp_path: Path) -> None:
+    kinds = [{"name": "sgd", "momentum": 0.5}, {"name": "sgd", "weight_decay": 0.5}]
+    keys = {"data.sizes": [[3, 12]], "train.optimizer": kinds}
+    found = sweep(grid(tmp_path, seeds=1, methods=["Local"], grid=keys), tmp_path / "sweep")
+    assert list(found.summary()["methods"]) == [
+        "Local [sizes=[3, 12], optimizer=sgd momentum=0.5]",
+        "Local [sizes=[3, 12], optimizer=sgd weight_decay=0.5]",
+    ]
+
+
 def test_smaller_jobs_make_the_same_table(tmp_path: Path) -> None:
     """Rows of one method and setting come together from jobs of one seed each."""
     small = grid(tmp_path, dtype="float64")

@@ -50,6 +50,11 @@ class FedAvgPlus(Algorithm):
             return new, info
         return task.take(state, self._towards(goal, own, inbox.t)), info
 
+    def idle(self, last: int) -> str | None:
+        if self.switch <= last:
+            return None
+        return f"never turns to Reptile, so it is FedAvg: switch = {self.switch}"
+
     def search(self) -> Choices:
         return {**Algorithm.search(self), "beta": (0.2, 0.5, 1.0), "slow": (0.1, 0.2, 0.5, 1.0)}
 

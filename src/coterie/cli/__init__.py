@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import NoReturn
 
@@ -29,6 +28,7 @@ from coterie.cli import (
     tune,
 )
 from coterie.core.errors import CoterieError
+from coterie.core.memory import out_of_memory
 
 __all__ = ["app", "main"]
 
@@ -90,8 +90,7 @@ def main() -> None:
             f"repository: pip install -e '.[{extra}]')"
         )
     except (MemoryError, RuntimeError) as error:
-        # torch says it in words on the processor, and by a class of its own on a graphics card
-        if not (isinstance(error, MemoryError) or re.search("allocate|out of memory", str(error))):
+        if not out_of_memory(error):
             raise
         _fail(
             "this needs more memory than there is; use fewer or smaller data.clients, data.sizes, "

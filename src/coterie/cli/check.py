@@ -25,7 +25,9 @@ def check(
     from coterie.experiment import Experiment
 
     chosen = Experiment.load(experiment, overrides(sets or []))
-    _, worlds, federations, stacks = prepare(chosen, data)
+    _, worlds, federations, stacks = plan = prepare(chosen, data)
+    for text in plan.idle():
+        typer.echo(f"note: {text}")
     sizes = [int(n) for f in federations for n in f.train.count]
     parameters = sum(p.numel() for p in stacks[0].task.model.parameters())
     typer.echo(

@@ -16,7 +16,7 @@ def ls(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="algorithms, channels, datasets, distances, models, partitions, "
+            help="algorithms, attacks, channels, datasets, distances, models, partitions, "
             "presets, runs, shifts, topologies",
         ),
     ] = None,
@@ -75,17 +75,23 @@ def _progress(folder: Path) -> str:
     from coterie.runs import Run
 
     try:
-        status = Run(folder).status
-        return f"{status['state']}, iteration {status['t']} of {status['iterations']}"
+        run = Run(folder)
+        status, way_on = run.status, run.way_on
+        said = f"{status['state']}, iteration {status['t']} of {status['iterations']}"
+        return f"{said}; continue with: {way_on}" if way_on else said
     except (RunError, KeyError, TypeError) as error:
         return f"damaged: {error}"
 
 
 def _plugin(kind: str, name: str) -> Any:
+    from coterie.core.errors import ConfigError
     from coterie.core.registry import find, own_code
 
     with own_code(f"{kind} {name!r} cannot be imported"):
-        return find(kind, name)
+        found = find(kind, name)
+    if not callable(found):
+        raise ConfigError(f"{kind} {name!r} must be a class or a function, got {type(found).__name__}")
+    return found
 
 
 def _preset(name: str) -> None:

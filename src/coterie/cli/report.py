@@ -30,7 +30,7 @@ def report(
     from coterie.dashboard.figures import write
     from coterie.dashboard.report import report as page
     from coterie.runs import Run
-    from coterie.runs.files import explained, replace
+    from coterie.runs.files import explained, file_names, replace
 
     folders = [found(run) for run in runs]
     if len(set(folders)) < len(folders):
@@ -42,7 +42,6 @@ def report(
     typer.echo(f"report    {out}  ({len(data) / 1e6:.1f} MB)")
     if pictures:
         folder = out.with_name(f"{out.stem}-figures")
-        for run in folders:
-            prefix = f"{run.resolve().name}-" if len(folders) > 1 else ""
-            write(Run(run), folder, prefix)
+        for run, name in zip(folders, file_names(run.resolve().name for run in folders), strict=True):
+            write(Run(run), folder, f"{name}-" if len(folders) > 1 else "")
         typer.echo(f"figures   {folder}")

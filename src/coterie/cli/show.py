@@ -38,10 +38,13 @@ def show(
     if as_json and markdown:
         raise ConfigError("--json and --markdown are two forms of the same table; choose one")
     path = found(run)
-    summary = Sweep(path).summary() if Sweep.there(path) else Run(path).summary()
+    one = Sweep(path) if Sweep.there(path) else Run(path)
+    summary = one.summary()
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif markdown:
         typer.echo(text.markdown(summary))
     else:
         Console().print(text.table(summary))
+        if isinstance(one, Run) and one.way_on:
+            typer.echo(f"continue with: {one.way_on}")

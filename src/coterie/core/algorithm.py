@@ -77,6 +77,10 @@ class Algorithm(ABC):
             theirs = {k: (ours[k] + m) / 2 for k, m in theirs.items()}
         return task.take(state, theirs), {}
 
+    def idle(self, last: int) -> str | None:
+        """What it is set to do and never comes to, if its last iteration before the closing phase is this."""
+        return None
+
     def search(self) -> Choices:
         """The options that are worth tuning, where an experiment does not say which."""
         return {"adoption": ("replace", "average", "ignore")}

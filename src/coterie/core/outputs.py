@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
-from coterie.core.registry import find
+from coterie.core.registry import find, own_code
 from coterie.core.task import Task
 from coterie.core.types import Probe, State
 
@@ -51,10 +52,27 @@ def of_probabilities(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[
 
 def distance(name: str, form: str) -> Distance:
     """The distance called `name`, if it can compare outputs of this form."""
-    found: Distance = find("distance", name)
+    with own_code(f"distance {name!r} cannot be imported"):
+        found: Distance = find("distance", name)
+    if not callable(found):
+        raise ConfigError(f"distance {name!r} must be a function, got {type(found).__name__}")
     if getattr(found, "needs_probabilities", False) and form not in _PROBABILITIES:
         raise ConfigError(
             f"distance {name!r} compares probabilities, but outputs = {form!r} are none; "
             f"use outputs = {' or '.join(map(repr, _PROBABILITIES))}, or another distance"
         )
-    return found
+    return partial(_measured, name, found)
+
+
+def _measured(name: str, found: Distance, p: Tensor, q: Tensor) -> Tensor:
+    """What a distance gives, if it is one number for each sample."""
+    with own_code(f"distance {name!r} failed"):
+        d = found(p, q)
+    shape = torch.broadcast_shapes(p.shape, q.shape)[:-1]  # type: ignore[no-untyped-call]
+    if not isinstance(d, Tensor) or d.shape != shape:
+        got = list(d.shape) if isinstance(d, Tensor) else type(d).__name__
+        raise ConfigError(
+            f"distance {name!r} must give one number for each sample, so shape {list(shape)} for outputs of "
+            f"shapes {list(p.shape)} and {list(q.shape)}, got {got}; sum over the last axis only"
+        )
+    return d

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
+from coterie.core.memory import out_of_memory
 
 __all__ = [
     "KINDS",
@@ -34,6 +35,7 @@ __all__ = [
     "describe",
     "explain",
     "find",
+    "folded",
     "known",
     "options",
     "own_code",
@@ -64,7 +66,7 @@ def register(kind: str, name: str) -> Callable[[T], T]:
         raise UnknownNameError("kind of plugin", kind, _plugins)
 
     def keep(plugin: T) -> T:
-        there = next((p for n, p in _plugins[kind].items() if _folded(n) == _folded(name)), None)
+        there = next((p for n, p in _plugins[kind].items() if folded(n) == folded(name)), None)
         if there is not None and _origin(there) != _origin(plugin):
             raise ConfigError(
                 f"two {KINDS[kind]} are called {name!r}: {_origin(there)} and {_origin(plugin)}"
@@ -94,7 +96,7 @@ def find(kind: str, name: str) -> Any:
         return _imported(kind, name)
     plugins = known(kind)
     for candidate, plugin in plugins.items():
-        if _folded(name) in (_folded(candidate), _folded(plugin.__name__)):
+        if folded(name) in (folded(candidate), folded(plugin.__name__)):
             return plugin
     raise UnknownNameError(kind, name, plugins)
 
@@ -184,11 +186,13 @@ def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None
         yield
     except CoterieError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that is imported may end with sys.exit()
+        if out_of_memory(error):
+            raise
         raise kind(f"{what}: {told(error)}") from error
 
 
-def told(error: Exception) -> str:
+def told(error: BaseException) -> str:
     """What went wrong in the user's own code, and where."""
     what = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
     frames = traceback.extract_tb(error.__traceback__)
@@ -246,7 +250,8 @@ def _imported(kind: str, name: str) -> Any:
         raise ConfigError(f"{kind} {name!r}: module {module!r} has no {attribute!r}") from None
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """What is compared of a name."""
     plain = "".join(c for c in name.lower() if c not in " -_")
     return plain.removesuffix("partitioner")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
 from coterie.runs import Run
-from coterie.runs.files import explained, replace
+from coterie.runs.files import explained, file_names, replace
 from coterie.runs.plot_gain import gains
 from coterie.runs.plot_graph import weights
 from coterie.runs.style import FAINT, GREY, HEAT, INK, STYLE, label_colours, method_colours
@@ -75,9 +74,9 @@ def figures(run: Run) -> dict[str, Figure]:
     methods = by_name(run.tracks)
     found = {f"curve-{score}": _curve(methods, score) for score in _SCORES}
     found["bytes"] = _bytes(methods)
-    for name, worlds in methods.items():
-        if any(w.world in run.weighed for w in worlds):
-            found[f"graph-{re.sub(r'[^A-Za-z0-9.+=-]+', '_', name).strip('_')}"] = _graph(run, worlds)
+    weighed = {n: worlds for n, worlds in methods.items() if any(w.world in run.weighed for w in worlds)}
+    for file, worlds in zip(file_names(weighed), weighed.values(), strict=True):
+        found[f"graph-{file}"] = _graph(run, worlds)
     if (figure := _gain(methods)) is not None:
         found["gain"] = figure
     found["labels"] = _labels(run.tracks[0])

@@ -14,7 +14,7 @@ from coterie.dashboard.opened import Opened, number, plain
 from coterie.dashboard.reading import within
 from coterie.runs.graph import Graph, graph_auc
 from coterie.runs.history import History
-from coterie.runs.tracks import Ints, Track
+from coterie.runs.tracks import Ints, Track, closing_phase
 
 __all__ = ["frame", "network", "picture"]
 
@@ -47,7 +47,7 @@ def network(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
         "seed": world.seed,
         "complete": complete,
         "clients": len(world.group),
-        "length": opened.run.config["train"]["iterations"],
+        "length": closing_phase([world], opened.run.config)[1],
         "group": world.group.tolist(),
         "times": times[some].tolist(),
         "exchanges": len(history.moments.t),

@@ -15,7 +15,7 @@ from coterie.runs.files import read_json
 from coterie.runs.graph import graph_auc
 from coterie.runs.summary import curve
 from coterie.runs.text import caption, columns
-from coterie.runs.tracks import Floats, Track, by_name
+from coterie.runs.tracks import Floats, Track, by_name, closing_phase
 
 __all__ = ["curves", "overview", "status"]
 
@@ -59,15 +59,14 @@ def overview(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
     unhurried = opened.kept.get("overview") is not None or not opened.large
     opened.kept["overview"] = True
     summary = _summary(opened, tracks, graphs=unhurried)
-    train = run.config["train"]
-    iterations = train["iterations"]
+    closing, length = closing_phase(tracks, run.config)
     return {
         **_status(opened, summary),
         "complete": float(unhurried),
         "path": str(run.path),
         "groups": summary["groups"],
-        "length": iterations,
-        "closing": iterations - round(train["personalize"] * iterations),
+        "length": length,
+        "closing": closing,
         "rows": [_about(run, worlds) for worlds in by_name(tracks).values()],
         "table": {
             title: [{"value": plain(c.value), "text": c.text, "best": c.best} for c in cells]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,19 @@ class Plan(NamedTuple):
                     digest.update(part.numpy().tobytes())
         return digest.hexdigest()[:16]
 
+    def idle(self) -> list[str]:
+        """What is set but never happens, one sentence each."""
+        found = []
+        for member in (m for stack in self.stacks for m in stack.members):
+            schedule, train = member.schedule, member.schedule.train
+            closing = f", the last {train.personalize:.0%} of them local only" if train.personalize else ""
+            rest = f"train.iterations = {train.iterations}{closing}; use a smaller one"
+            if schedule.phase(every := schedule.exchange.every) != "exchange":
+                found.append(f"there is no exchange at all: exchange.every = {every}, but {rest}")
+            elif text := member.algorithm.idle(schedule.last):
+                found.append(f"methods.{member.world.label} {text}, but {rest}")
+        return list(dict.fromkeys(found))
+
 
 def prepare(
     experiment: Experiment,
@@ -82,7 +96,11 @@ def prepare(
             trial(stack, group)
         if len(found) > 1:
             stack.release()
-    return Plan(experiment, worlds, federations, found)
+    plan = Plan(experiment, worlds, federations, found)
+    if progress:
+        for text in plan.idle():
+            progress.notice(text)
+    return plan
 
 
 def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
@@ -130,7 +148,7 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
 
 
 def _device(name: str) -> torch.device:
-    if name.partition(":")[0] not in ("cpu", "cuda"):
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise ConfigError(f"device {name!r} is not to be had here: expected cpu, cuda or cuda:1 and so on")
     try:
         device = torch.device(name)

@@ -1,6 +1,7 @@
 """What cannot be run, found before the start: one step and one exchange of two clients.
 
-A model is any `nn.Module`, so whether it can be batched over clients is not known until it is tried.
+A model is any `nn.Module`, so whether it can be batched over clients is not known until it is tried. So are
+methods, attacks and channels: they may be anybody's.
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from coterie.core.algorithm import receive, wake
+from coterie.core.algorithm import Algorithm, heard_only
+from coterie.core.attack import Attack
 from coterie.core.errors import CoterieError, ModelError
+from coterie.core.registry import own_code, told
+from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Message, Probe, State
+from coterie.engine.contract import begun, exchanged, offered, same_tensors, stepped
+from coterie.engine.pace import try_pace
 from coterie.engine.stack import Group, Stack, gather
+from coterie.schedule import Schedule
 
 __all__ = ["trial"]
 
@@ -24,21 +31,36 @@ T = TypeVar("T")
 
 
 def trial(stack: Stack, group: Group) -> None:
-    """Try a method on its first two clients; a ModelError names the layer that cannot be run."""
+    """Try a method, its attack and its channels on its first two clients; an error names what is wrong."""
+    _try_clients(stack, group)
+    for member in {repr(m.algorithm): m for m in group.members}.values():
+        for t in (1, member.schedule.last):
+            try_pace(member, t)
+    for schedule in {id(m.schedule): m.schedule for m in group.members}.values():
+        _try_links(schedule)
+
+
+def _try_clients(stack: Stack, group: Group) -> None:
     task, feed, two = stack.task, stack.feed, slice(group.clients.start, group.clients.start + 2)
-    classes = len(group.members[0].federation.classes)
+    world, classes = group.members[0].world, len(group.members[0].federation.classes)
     t = torch.zeros(1, dtype=torch.int64, device=stack.device)
     x, y = feed.samples(feed.train, feed.draws(t, two, stack.experiment.train.batch)[0])
     ones = torch.ones(2, dtype=stack.dtype, device=stack.device)
-    batch = Batch(x, y, 0 * ones, feed.keys(t, two)[0])
-    probe = Probe(x, y, torch.ones_like(y, dtype=torch.bool), y.shape[1] * ones)
+    key = feed.keys(t, two)[0]
+    batch = Batch(x, y, 0 * ones, key)
+    mask = torch.ones_like(y, dtype=torch.bool)
+    mask[:, 1:] = False  # all but one are padding
+    probe = Probe(x, y, mask, ones)
     hyper = {k: v[:2] for k, v in group.hyper.items()}
     start = stack.start([task.start(0)], 2, 2)
+    its = f"methods.{world.label}: "
 
     def attempt(do: Callable[..., Any], *args: Any) -> Any:
         return _named(stack, group, lambda: vmap(lambda h, *a: do(group.method(h), *a))(hyper, *args))
 
-    state: State = attempt(lambda method, s: method.init(task, s), start)
+    state: State = attempt(
+        lambda method, s: begun(f"{its}init", method.init(task, s), Algorithm.init(method, task, s)), start
+    )
     one = gather(state, torch.tensor(0))  # alone first: messages about shapes are plainer
     logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
     shape, wanted = (
@@ -51,14 +73,54 @@ def trial(stack: Stack, group: Group) -> None:
             f"need {wanted}: one number for each of {classes} classes"
         )
     attempt(lambda _, s, inputs: task.logits(s, inputs), state, x)
-    state, _ = attempt(lambda method, s, b: method.local(task, s, b), state, batch)
-    offers: Message = attempt(lambda method, s: method.offer(task, s), state)
-    if offers:
-        heard = torch.ones(2, 1, dtype=torch.bool, device=stack.device)
-        other = torch.tensor([[1], [0]], device=stack.device)
-        inbox = Inbox({k: m[:, None] for k, m in offers.items()}, heard, other, t.expand(2))
-        for act in (wake, receive):
-            attempt(lambda method, *a, act=act: act(method, task, *a), state, inbox, probe)
+    state = attempt(lambda method, s, b: stepped(f"{its}local", method.local(task, s, b), s), state, batch)
+    offers: Message = attempt(lambda method, s: offered(f"{its}offer", method.offer(task, s)), state)
+    if not offers:
+        return
+    for act, senders in (("mix", 2), ("mix", 1), ("adopt", 1)):
+        attempt(partial(_exchange, its + act, act, senders, task), state, _inbox(offers, senders), probe)
+    if group.attack:
+        attempt(partial(_lie, world.experiment.attack.name, group.attack, task), state, offers, probe, key)
+
+
+def _exchange(
+    what: str, act: str, senders: int, task: Task, method: Algorithm, state: State, inbox: Inbox, probe: Probe
+) -> State:
+    messages = f"{senders} message{'s'[: senders > 1]}"
+    with own_code(f"{what} of {type(method).__name__} failed on {messages}, batched over clients"):
+        given = getattr(method, act)(task, state, inbox, probe)
+    return exchanged(what, given, state, senders)
+
+
+def _lie(
+    name: str,
+    attack: Attack,
+    task: Task,
+    _: Algorithm,
+    state: State,
+    honest: Message,
+    probe: Probe,
+    key: Tensor,
+) -> Message:
+    with own_code(f"attack: offer of {name!r} failed, batched over clients"):
+        given = attack.offer(task, state, honest, probe, key)
+    return same_tensors(f"attack: offer of {name!r}", given, honest)
+
+
+def _inbox(offers: Message, senders: int) -> Inbox:
+    """What two clients hear: one message, and padding up to so many."""
+    device = next(iter(offers.values())).device
+    messages = {k: m[:, None].expand(2, senders, *m.shape[1:]) for k, m in offers.items()}
+    heard = (torch.arange(senders, device=device) == 0).expand(2, senders)
+    slot = torch.tensor([[1, 0], [0, 0]], device=device)[:, :senders]
+    return heard_only(Inbox(messages, heard, slot, torch.zeros(2, dtype=torch.int64, device=device)))
+
+
+def _try_links(schedule: Schedule) -> None:
+    """The links of one star."""
+    star = torch.zeros(1, dtype=torch.int64)
+    candidate = schedule.graph.candidates(star)
+    schedule.links(torch.full(candidate.shape, 0.5, dtype=torch.float64), star, candidate)
 
 
 def _named(stack: Stack, group: Group, call: Callable[[], T]) -> T:
@@ -83,7 +145,8 @@ def _named(stack: Stack, group: Group, call: Callable[[], T]) -> T:
     except CoterieError:
         raise
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
+        in_a_layer = len(inside) > 1
+        reason = str(error).strip().partition("\n")[0] if in_a_layer else told(error)
         raise ModelError(
             f"{inside[-1]} cannot be run batched over clients on samples of this shape and type: {reason}"
         ) from error

@@ -14,7 +14,7 @@
     checkpoint-*.safetensors  where the run goes on, written by the engine
     summary.json            the numbers of the result table
     plots/*.png             the pictures
-    .lock                   held by the process that writes here
+    .lock                   held by the process that writes here; without it, one that is "running" was killed
 
 Accuracies are shares of one; `bytes` counts what all clients of a world sent so far; `diverged` are
 the clients without a finite model at that evaluation. JSON never holds NaN: what is not finite is null.

@@ -1,19 +1,21 @@
-"""Files that are written whole or not at all, and read with every mistake explained."""
+"""Files that are written whole or not at all, read with every mistake explained, and named apart."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import RunError
 
-__all__ = ["append", "encode", "explained", "read_json", "read_rows", "replace"]
+__all__ = ["append", "encode", "explained", "file_names", "read_json", "read_rows", "replace"]
 
 _REMEDIES = {
     errno.ENOSPC: "free some space, then continue with --resume",
@@ -91,6 +93,22 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def file_names(names: Iterable[str]) -> list[str]:
+    """A name for a file of each, of plain letters; where two would be the same, the later is numbered.
+
+    >>> file_names(["a/b", "a_b", "A b", "c"])
+    ['a_b', 'a_b-2', 'A_b-3', 'c']
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        base = re.sub(r"[^A-Za-z0-9.+=-]+", "_", name).strip("_")
+        numbered = (f"{base}-{n}" for n in itertools.count(2))
+        # Without case: some file systems do not tell A from a.
+        free = next(n for n in itertools.chain([base], numbered) if n.lower() not in found)
+        found[free.lower()] = free
+    return list(found.values())
 
 
 def read_json(path: Path) -> Any:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +14,7 @@ from coterie.core.errors import CoterieError, RunError
 from coterie.core.toml import dumps
 from coterie.runs.environment import environment
 from coterie.runs.files import append, encode, explained, replace
+from coterie.runs.lock import LOCK, locked
 from coterie.runs.run import Run
 
 if TYPE_CHECKING:  # it takes torch along, which a reader of run folders does not need
@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # it takes torch along, which a reader of run folders does no
 __all__ = ["RunFolder", "free_name"]
 
 _APPENDED = _METRICS, _EXCHANGES = "metrics.jsonl", "exchanges.jsonl"
-_LOCK = ".lock"
 _ENOUGH = 1 << 16
 """Bytes of rows that are kept back before they are written."""
 
@@ -123,7 +122,7 @@ class RunFolder:
 
     def discard(self) -> None:
         """Undo `create`: for a run that turned out to be impossible before it began."""
-        for name in ("experiment.toml", "environment.json", *_APPENDED, _LOCK):
+        for name in ("experiment.toml", "environment.json", *_APPENDED, LOCK):
             (self.path / name).unlink(missing_ok=True)
         for waiting in self._waiting.values():
             waiting.clear()
@@ -174,31 +173,13 @@ def free_name(base: str | Path) -> Path:
 
 def _filled(path: Path) -> bool:
     with explained(path, "read"):
-        return path.exists() and (not path.is_dir() or any(p.name != _LOCK for p in path.iterdir()))
+        return path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir()))
 
 
 def _refuse_filled(path: Path) -> None:
     if _filled(path):
         remedy = "continue it with --resume, or choose" if (path / "experiment.toml").exists() else "choose"
         raise RunError(f"{path} is in use: it is not empty; {remedy} another folder with --out")
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[int]:
-    """The lock of the folder, kept unless the block fails."""
-    with explained(path / _LOCK):
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield lock
-    except BaseException as error:
-        os.close(lock)
-        if isinstance(error, BlockingIOError):
-            raise RunError(
-                f"{path} is in use: another process is writing here; "
-                "wait for it, or choose another folder with --out"
-            ) from None
-        raise
 
 
 def _refuse_other(run: Run, experiment: Experiment) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from coterie.core.errors import RunError
 from coterie.runs.tracks import Floats, Ints, Weighed
 
-__all__ = ["Graph", "auc", "graph", "graph_auc"]
+__all__ = ["Graph", "auc", "graph", "graph_auc", "rebuilt"]
 
 
 class Graph(NamedTuple):
@@ -34,18 +34,23 @@ class Graph(NamedTuple):
 
 
 def graph(weighed: Sequence[Weighed], clients: int, t: int | None = None) -> Graph:
-    """From w_ij = 1/M on, every reported weight takes the place of the one before, up to t."""
+    """By the weights that were reported, up to t."""
+    known = [one for one in weighed if t is None or one.t <= t]
+    nobody = np.zeros(0, dtype=np.int64)
+    listener = np.concatenate([nobody, *(np.full_like(one.neighbours, one.client) for one in known)])
+    speaker = np.concatenate([nobody, *(one.neighbours for one in known)])
+    if max(listener.max(initial=0), speaker.max(initial=0)) >= clients:
+        raise RunError(f"exchanges.jsonl is damaged: it names more clients than the {clients} there are")
+    return rebuilt(clients, listener, speaker, np.concatenate([np.zeros(0), *(one.weight for one in known)]))
+
+
+def rebuilt(clients: int, listener: Ints, speaker: Ints, weights: Floats) -> Graph:
+    """From w_ij = 1/M on, every reported weight takes the place of the one before."""
     weight = np.full((clients, clients), 1 / clients)
     np.fill_diagonal(weight, 0)
     met = np.zeros((clients, clients), dtype=bool)
-    for one in weighed:
-        if t is None or one.t <= t:
-            if max(one.client, *one.neighbours) >= clients:
-                raise RunError(
-                    f"exchanges.jsonl is damaged: it names more clients than the {clients} there are"
-                )
-            weight[one.client, one.neighbours] = one.weight
-            met[one.client, one.neighbours] = True
+    weight[listener, speaker] = weights  # of a pair that comes twice the last one stays
+    met[listener, speaker] = True
     return Graph(weight, met)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.graph import Graph
+from coterie.runs.graph import Graph, rebuilt
 from coterie.runs.tracks import Floats, Ints
 
 __all__ = ["History", "Moments", "Pairs"]
@@ -89,14 +89,9 @@ class History:
         return Pairs(*columns)
 
     def graph(self, t: float | None = None) -> Graph:
-        """From w_ij = 1/M on, every weight takes the place of the one before, up to t."""
-        m, known = self.clients, self.until(t)
-        weight = np.full((m, m), 1 / m)
-        np.fill_diagonal(weight, 0)
-        met = np.zeros((m, m), dtype=bool)
-        weight[known.client, known.neighbour] = known.weight  # of a pair that comes twice the last one stays
-        met[known.client, known.neighbour] = True
-        return Graph(weight, met)
+        """Who listens to whom by then."""
+        known = self.until(t)
+        return rebuilt(self.clients, known.client, known.neighbour, known.weight)
 
 
 def _empty(dtypes: Sequence[Any]) -> list[Any]:

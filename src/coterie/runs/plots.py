@@ -10,7 +10,6 @@ overview.png    the first three in one
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
-from coterie.runs.files import explained, replace
+from coterie.runs.files import explained, file_names, replace
 from coterie.runs.plot_curves import curves
 from coterie.runs.plot_gain import gain, gains
 from coterie.runs.plot_graph import colour_bar, heat_map, true_groups, weights
 from coterie.runs.plot_labels import labels
 from coterie.runs.style import STYLE, method_colours
-from coterie.runs.tracks import Track, by_name
+from coterie.runs.tracks import Track, by_name, closing_phase
 
 if TYPE_CHECKING:
     from coterie.runs.run import Run
@@ -58,16 +57,15 @@ class _Pictures:
         self.summary = run.summary()
         self.name = run.config["name"]
         self.first: Track = run.tracks[0]
-        iterations, closing = run.config["train"]["iterations"], run.config["train"]["personalize"]
-        self.closing = (iterations - round(closing * iterations), iterations)
+        self.closing = closing_phase(run.tracks, run.config)
         self.graphs = [
             name for name, worlds in self.methods.items() if any(w.world in self.weighed for w in worlds)
         ]
 
     def all(self) -> dict[str, Figure]:
         pictures = {"overview": self.overview(), "curves": self.curves(), "labels": self.labels()}
-        for name in self.graphs:
-            pictures[f"graph-{re.sub(r'[^A-Za-z0-9.+=-]+', '_', name).strip('_')}"] = self.graph(name)
+        for name, file in zip(self.graphs, file_names(self.graphs), strict=True):
+            pictures[f"graph-{file}"] = self.graph(name)
         if (picture := self.gain()) is not None:
             pictures["gain"] = picture
         return pictures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -14,6 +15,7 @@ from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs.environment import FORMAT
 from coterie.runs.files import explained, read_json
 from coterie.runs.graph import graph
+from coterie.runs.lock import let_go
 from coterie.runs.summary import summarize
 from coterie.runs.tracks import SCORES, Floats, Track, Weighed, by_name, read_tracks, read_weighed
 
@@ -70,7 +72,15 @@ class Run:
 
     @property
     def status(self) -> dict[str, Any]:
-        """How far the run is, at this moment."""
+        """How far the run is, at this moment; interrupted: its process ended without a word."""
+        values = self._written()
+        if values["state"] == "running" and let_go(self.path):
+            values = self._written()  # again: it may have come to its end just now
+            if values["state"] == "running":
+                values["state"] = "interrupted"
+        return values
+
+    def _written(self) -> dict[str, Any]:
         file = self.path / "status.json"
         if not file.exists():
             return {
@@ -83,6 +93,13 @@ class Run:
         if not (isinstance(values, dict) and {"state", "t", "iterations"} <= values.keys()):
             raise RunError(f"{file} is damaged: expected state, t and iterations")
         return values
+
+    @property
+    def way_on(self) -> str | None:
+        """The command that continues a run that was interrupted; a swarm's cannot be continued."""
+        if self.status["state"] != "interrupted" or (self.path / "peers").exists():
+            return None
+        return shlex.join(["coterie", "run", "--resume", "--out", str(self.path)])
 
     @cached_property
     def worlds(self) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ __all__ = [
     "Weighed",
     "assembled",
     "by_name",
+    "closing_phase",
     "read_tracks",
     "read_weighed",
 ]
@@ -103,6 +104,20 @@ def by_name(tracks: Sequence[Track]) -> dict[str, list[Track]]:
     for track in tracks:
         methods[track.name].append(track)
     return dict(methods)
+
+
+def closing_phase(tracks: Sequence[Track], experiment: Mapping[str, Any]) -> tuple[int, int]:
+    """Where the closing phase of the worlds begins, if it is the same for all, and where the longest ends.
+
+    Without one that all share, it begins at the end.
+    """
+    train, spans = experiment["train"], set()
+    for setting in [track.setting for track in tracks] or [{}]:
+        iterations = setting.get("train.iterations", train["iterations"])
+        closing = setting.get("train.personalize", train["personalize"])
+        spans.add((iterations - round(closing * iterations), iterations))
+    end = max(end for _, end in spans)
+    return (spans.pop()[0] if len(spans) == 1 else end), end
 
 
 def read_tracks(path: Path, experiment: Mapping[str, Any]) -> list[Track]:

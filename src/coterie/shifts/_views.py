@@ -29,19 +29,14 @@ def views(x: Tensor, shifts: tuple[Shift, ...]) -> Views:
     seen = [x]
     for shift in shifts:
         made: dict[tuple[int, int], Tensor] = {}
+        groups = _groups(shift)
         for view in seen:
-            for group in range(shift.groups):
+            for group in range(groups):
                 if (id(view), group) not in made:
                     with own_code("data.shift failed"):
-                        made[id(view), group] = shift.inputs(view, group)
-        seen = [made[id(view), group] for view in seen for group in range(shift.groups)]
+                        made[id(view), group] = _alike(x, shift.inputs(view, group))
+        seen = [made[id(view), group] for view in seen for group in range(groups)]
     distinct = list({id(view): view for view in seen}.values())
-    for view in distinct:
-        if view.shape != x.shape or view.dtype != x.dtype:
-            raise ConfigError(
-                f"data.shift: inputs must stay {x.dtype} of shape {tuple(x.shape)}, a shift made them "
-                f"{view.dtype} of shape {tuple(view.shape)}"
-            )
     begin = {id(view): k * len(x) for k, view in enumerate(distinct)}
     pool = torch.cat(distinct) if len(distinct) > 1 else distinct[0]
     return Views(pool, torch.tensor([begin[id(view)] for view in seen]), shifts)
@@ -58,10 +53,35 @@ def names(y: Tensor, classes: int, shifts: tuple[Shift, ...], seed: int) -> Tens
             ]
     for name in called:
         if (
-            name.shape != y.shape
+            not isinstance(name, Tensor)
+            or name.shape != y.shape
             or name.dtype != y.dtype
             or int(name.min()) < 0
             or int(name.max()) >= classes
         ):
             raise ConfigError(f"data.shift: labels must stay {len(y)} whole numbers from 0 to {classes - 1}")
     return torch.stack(called)
+
+
+def _groups(shift: Shift) -> int:
+    """How many groups a shift makes, if it is a number of groups."""
+    with own_code("data.shift failed"):
+        groups: object = getattr(shift, "groups", None)
+    if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
+        raise ConfigError(
+            f"data.shift: {type(shift).__name__}.groups must be a whole number, at least 1, got {groups!r}"
+        )
+    return groups
+
+
+def _alike(x: Tensor, view: object) -> Tensor:
+    """What a shift made of the inputs, if it is inputs."""
+    if not isinstance(view, Tensor) or view.shape != x.shape or view.dtype != x.dtype:
+        raise ConfigError(f"data.shift: inputs must stay {_shown(x)}, a shift made them {_shown(view)}")
+    return view
+
+
+def _shown(given: object) -> str:
+    if not isinstance(given, Tensor):
+        return type(given).__name__
+    return f"{given.dtype} of shape {tuple(given.shape)}"

@@ -15,7 +15,7 @@ from coterie.core.errors import CoterieError, RunError
 from coterie.core.toml import dumps
 from coterie.runs.files import encode, explained
 from coterie.runs.files import replace as put
-from coterie.runs.folder import locked
+from coterie.runs.lock import locked
 from coterie.sweep.grid import Grid, read
 from coterie.sweep.job import Job
 from coterie.sweep.reading import FORMAT, Sweep

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.tags import refuse_alike
 from coterie.experiment import Experiment
 from coterie.sweep.job import Job
 
 __all__ = ["MOST_JOBS", "Grid", "jobs", "read"]
 
 MOST_JOBS = 10_000
-_WHOLE_RUN = ("methods", "seeds", "device", "dtype", "compile")
+_WHOLE_RUN = ("methods", "seeds", "device", "dtype", "tf32", "compile")
 """Keys in which the worlds of one experiment cannot differ."""
 _OF_NO_USE = ("name", "grid", "search")
 """Keys that change nothing about the results."""
@@ -103,6 +104,7 @@ def _sound(given: Any, source: str | Path) -> dict[str, list[Any]]:
             raise ConfigError(f"grid: {path!r} has no values; name at least one")
         if len({repr(value) for value in values}) < len(values):
             raise ConfigError(f"grid: {path!r} has a value twice, got {list(values)}")
+    refuse_alike({path: values for path, values in given.items() if path not in _WHOLE_RUN})
     return {path: list(values) for path, values in given.items()}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.core.errors import RunError
+from coterie.core.tags import tag
 from coterie.runs import Run
 from coterie.runs.files import encode, read_json, replace
 from coterie.runs.text import markdown
@@ -127,7 +128,7 @@ class Sweep:
             for track in run.tracks:
                 both = {**whole, **track.setting}
                 setting = {key: both[key] for key in self.config["grid"]}
-                tags = [track.name.removeprefix(track.label).strip(" []")]
+                tags = [tag(track.setting, self.config["grid"])]
                 tags += [f"{path}={value}" for path, value in whole.items()]
                 tracks.append(
                     dataclasses.replace(

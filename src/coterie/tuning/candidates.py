@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 
 from coterie.core.algorithm import Choices
+from coterie.core.errors import ConfigError
 from coterie.core.optim import Adam, Sgd
+from coterie.core.registry import own_code
 from coterie.core.streams import Stream
 from coterie.experiment import Experiment, World
 
@@ -58,8 +60,22 @@ def space(experiment: Experiment, label: str) -> Choices:
     choices = {"train.lr": _around(train.lr)}
     if train.personalize:
         choices["train.personalize_lr"] = _around(train.personalize_lr or train.lr)
-    usual = {**choices, **world.algorithm.search()}
+    usual = {**choices, **_proposed(world)}
     return {k: v for k, v in usual.items() if not experiment.grid.keys() & {k, f"methods.{label}.{k}"}}
+
+
+def _proposed(world: World) -> Choices:
+    """What a method itself would have searched, held to what a `[search]` is held to."""
+    what = f"methods.{world.label}: search"
+    with own_code(f"{what} failed"):
+        found: object = world.algorithm.search()
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{what} must give options and the values to try, got {type(found).__name__}")
+    try:
+        world.experiment.replace(search={f"methods.{world.label}.{k}": v for k, v in found.items()})
+    except ConfigError as error:
+        raise ConfigError(f"{what} cannot be tried: {error}") from None
+    return found
 
 
 def _around(rate: float) -> tuple[float, ...]:

@@ -32,9 +32,9 @@ class Trial(NamedTuple):
     values: dict[str, Any]
     """Everything that is searched, as it was here."""
     scores: tuple[float, ...]
-    """Mean validation accuracy over clients, of each seed; a client that diverged counts as 0."""
+    """Mean validation accuracy over honest clients, of each seed; one that diverged counts as 0."""
     diverged: int
-    """Clients without a finite model, of all seeds."""
+    """Honest clients without a finite model, of all seeds."""
 
     @property
     def mean(self) -> float:
@@ -68,7 +68,7 @@ class _Outcome(NamedTuple):
 
     world: World
     accuracy: float
-    """Mean over clients."""
+    """Mean over honest clients."""
     diverged: int
 
 
@@ -133,10 +133,11 @@ def _outcomes(
 ) -> list[_Outcome]:
     """The last evaluation of each world, in one batched run or in as few as memory allows."""
     plan = prepare(base, root, progress, worlds=worlds, tested=False)
-    if not all(bool(federation.validation.count.any()) for federation in plan.federations):
-        raise ConfigError(
-            "tuning is judged on validation samples, but no client has any; use a larger data.validation"
-        )
+    for world, federation in zip(plan.worlds, plan.federations, strict=True):
+        if not bool(federation.validation.count[~world.attackers].any()):
+            raise ConfigError(
+                "tuning is judged on validation samples, but no client has any; use a larger data.validation"
+            )
     found: dict[int, _Outcome] = {}
     done, total = 0, sum(stack.iterations for stack in plan.stacks)
     for stack in plan.stacks:
@@ -157,8 +158,9 @@ def _outcomes(
 
 
 def _outcome(world: World, row: Mapping[str, Any]) -> _Outcome:
-    lost = set(row["diverged"])
-    accuracy = [0.0 if i in lost else a for i, a in enumerate(row["validation"])]
+    attackers = set(world.attackers.nonzero().flatten().tolist())
+    lost = set(row["diverged"]) - attackers
+    accuracy = [0.0 if i in lost else a for i, a in enumerate(row["validation"]) if i not in attackers]
     return _Outcome(world, statistics.fmean(a for a in accuracy if a == a), len(lost))  # NaN: has no samples
 
 

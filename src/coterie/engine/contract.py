@@ -1,0 +1,107 @@
+"""What a method or an attack gives, if it is what the engine can go on with; else what is wrong with it.
+
+`what` says whose it is. All are tensors of one client, which under `vmap` stand for those of many.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from coterie.core.errors import ConfigError
+from coterie.core.types import Info, Message, State, Tensors
+
+__all__ = ["begun", "exchanged", "finite", "offered", "same_tensors", "stepped"]
+
+_TAKEN = ("world", "t", "kind", "client", "neighbours")
+"""What a row of `exchanges.jsonl` says beside what a method reports."""
+
+
+def begun(what: str, given: Any, usual: State) -> State:
+    """What a client carries: all that is usual, and any memory."""
+    memory = given.memory if isinstance(given, State) else {}
+    return _same_state(what, given, usual._replace(memory=memory))
+
+
+def stepped(what: str, given: Any, state: State) -> State:
+    """What a local step makes of a state; its loss is reported."""
+    new, info = _pair(what, given, state)
+    if "loss" not in info:
+        raise ConfigError(f"{what} must report the 'loss', got {', '.join(map(str, info)) or 'nothing'}")
+    _of_shape(what, info, "loss", [])
+    return new
+
+
+def exchanged(what: str, given: Any, state: State, senders: int) -> State:
+    """What an exchange makes of a state; what is reported of each sender is one number for each."""
+    new, info = _pair(what, given, state)
+    for name in info:
+        if name in _TAKEN:
+            raise ConfigError(f"{what} reports {name!r}, a name that is taken; use another")
+    for name in ("weight", "distance", "heard"):
+        _of_shape(what, info, name, [senders])
+    _of_shape(what, info, "confidence", [])
+    return new
+
+
+def offered(what: str, given: Any) -> Message:
+    """A message: floating-point tensors by name."""
+    if not isinstance(given, dict):
+        raise ConfigError(f"{what} must give a dict of tensors, got {_kind(given)}")
+    for name, tensor in given.items():
+        if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
+            raise ConfigError(f"{what} must give floating-point tensors, but {name!r} is {_kind(tensor)}")
+    return given
+
+
+def same_tensors(what: str, given: Any, wanted: Tensors) -> Tensors:
+    """Tensors with the names, shapes and types of those that are wanted."""
+    if not isinstance(given, dict):
+        raise ConfigError(f"{what} must give a dict of tensors, got {_kind(given)}")
+    for name in [*wanted, *given]:
+        if (name in given) != (name in wanted):
+            odd = "is missing" if name in wanted else "is new"
+            raise ConfigError(f"{what}: {name!r} {odd}; expected the same tensors as it was given")
+    for name, tensor in wanted.items():
+        if _kind(given[name]) != _kind(tensor):
+            raise ConfigError(f"{what}: {name!r} must be {_kind(tensor)}, got {_kind(given[name])}")
+    return given
+
+
+def finite(given: Any) -> bool:
+    """Whether something is a number that can be computed with."""
+    try:
+        return not isinstance(given, str) and math.isfinite(given)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
+def _pair(what: str, given: Any, state: State) -> tuple[State, Info]:
+    if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
+        raise ConfigError(f"{what} must give a State and a dict of what to report, got {_kind(given)}")
+    for name, value in given[1].items():
+        if not isinstance(value, Tensor):
+            raise ConfigError(f"{what} must report tensors, but {name!r} is {_kind(value)}")
+    return _same_state(what, given[0], state), given[1]
+
+
+def _same_state(what: str, given: Any, wanted: State) -> State:
+    if not isinstance(given, State):
+        raise ConfigError(f"{what} must give a State, got {_kind(given)}")
+    for part, new, old in zip(State._fields, given, wanted, strict=True):
+        same_tensors(f"{what}: {part}", new, old)
+    return given
+
+
+def _of_shape(what: str, info: Info, name: str, shape: list[int]) -> None:
+    if name in info and list(info[name].shape) != shape:
+        each = f"{shape}, one number for each message" if shape else "[], one number"
+        raise ConfigError(f"{what} must report {name!r} of shape {each}, got {list(info[name].shape)}")
+
+
+def _kind(given: Any) -> str:
+    if not isinstance(given, Tensor):
+        return type(given).__name__
+    return f"{str(given.dtype).removeprefix('torch.')} of shape {list(given.shape)}"
