@@ -88,9 +88,9 @@ def line(source: Path, text: str) -> str:
     [
         ("raises", "exchange.topology: 'mine_plugins:Topology' failed: KeyError: 'edges' {}"),
         ("list", "with 4 rows and numbers of clients from 0 to 3 (-1: none), got list"),
-        ("rows", "got torch.int64 of shape [3, 1]"),
-        ("floats", "got torch.float32 of shape [4, 1]"),
-        ("outside", "got torch.int64 of shape [4, 1]"),
+        ("rows", "got int64 of shape [3, 1]"),
+        ("floats", "got float32 of shape [4, 1]"),
+        ("outside", "got int64 of shape [4, 1]"),
         ("itself", "exchange.topology: client 3 is its own neighbour"),
         ("twice", "exchange.topology: client 1 has client 0 twice, expected each once"),
     ],
@@ -107,7 +107,7 @@ def test_topology(gives: str, told: str, mine: Path) -> None:
     [
         ("raises at first", "failed: KeyError: 'antenna'"),
         ("raises", "failed: KeyError: 'gain'"),
-        ("shape", "expected gains of shape [1, 4], got torch.float64 of shape [1, 1]"),
+        ("shape", "expected gains of shape [1, 4], got float64 of shape [1, 1]"),
         ("number", "expected gains of shape [1, 4], got float"),
     ],
 )

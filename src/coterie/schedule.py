@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 
 from coterie.core.errors import ConfigError
 from coterie.core.links import Channel, Graph, Links, Topology
-from coterie.core.registry import own_code
+from coterie.core.registry import kind_of, own_code
 from coterie.core.streams import Stream
 from coterie.experiment import Exchange, Experiment, Population, Train
 
@@ -267,7 +267,7 @@ def _within(neighbours: Tensor | None, clients: int) -> Tensor | None:
     ):
         raise ConfigError(
             f"exchange.topology: expected a table of int64 with {clients} rows and numbers of clients from 0 "
-            f"to {clients - 1} (-1: none), got {_shown(neighbours)}"
+            f"to {clients - 1} (-1: none), got {kind_of(neighbours)}"
         )
     if bool((own := (neighbours == torch.arange(clients)[:, None]).any(dim=1)).any()):
         raise ConfigError(f"exchange.topology: client {int(own.int().argmax())} is its own neighbour")
@@ -284,14 +284,8 @@ def _gains(failed: str, links: Links, u: Tensor, star: Tensor, candidate: Tensor
     with own_code(failed):
         gain = links(u, star, candidate)
     if not isinstance(gain, Tensor) or gain.shape != u.shape:
-        raise ConfigError(f"{failed}: expected gains of shape {list(u.shape)}, got {_shown(gain)}")
+        raise ConfigError(f"{failed}: expected gains of shape {list(u.shape)}, got {kind_of(gain)}")
     return gain
-
-
-def _shown(given: object) -> str:
-    if not isinstance(given, Tensor):
-        return type(given).__name__
-    return f"{given.dtype} of shape {list(given.shape)}"
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:

@@ -24,6 +24,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
 from coterie.core.memory import out_of_memory
@@ -36,6 +37,7 @@ __all__ = [
     "explain",
     "find",
     "folded",
+    "kind_of",
     "known",
     "options",
     "own_code",
@@ -190,6 +192,13 @@ def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None
         if out_of_memory(error):
             raise
         raise kind(f"{what}: {told(error)}") from error
+
+
+def kind_of(given: object) -> str:
+    """What the user's own code gave, for people: `float32 of shape [4, 1]`, or the name of its type."""
+    if not isinstance(given, Tensor):
+        return type(given).__name__
+    return f"{str(given.dtype).removeprefix('torch.')} of shape {list(given.shape)}"
 
 
 def told(error: BaseException) -> str:

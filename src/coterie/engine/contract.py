@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
+from coterie.core.registry import kind_of
 from coterie.core.types import Info, Message, State, Tensors
 
 __all__ = ["begun", "exchanged", "finite", "offered", "same_tensors", "stepped"]
@@ -49,24 +50,24 @@ def exchanged(what: str, given: Any, state: State, senders: int) -> State:
 def offered(what: str, given: Any) -> Message:
     """A message: floating-point tensors by name."""
     if not isinstance(given, dict):
-        raise ConfigError(f"{what} must give a dict of tensors, got {_kind(given)}")
+        raise ConfigError(f"{what} must give a dict of tensors, got {kind_of(given)}")
     for name, tensor in given.items():
         if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
-            raise ConfigError(f"{what} must give floating-point tensors, but {name!r} is {_kind(tensor)}")
+            raise ConfigError(f"{what} must give floating-point tensors, but {name!r} is {kind_of(tensor)}")
     return given
 
 
 def same_tensors(what: str, given: Any, wanted: Tensors) -> Tensors:
     """Tensors with the names, shapes and types of those that are wanted."""
     if not isinstance(given, dict):
-        raise ConfigError(f"{what} must give a dict of tensors, got {_kind(given)}")
+        raise ConfigError(f"{what} must give a dict of tensors, got {kind_of(given)}")
     for name in [*wanted, *given]:
         if (name in given) != (name in wanted):
             odd = "is missing" if name in wanted else "is new"
             raise ConfigError(f"{what}: {name!r} {odd}; expected the same tensors as it was given")
     for name, tensor in wanted.items():
-        if _kind(given[name]) != _kind(tensor):
-            raise ConfigError(f"{what}: {name!r} must be {_kind(tensor)}, got {_kind(given[name])}")
+        if kind_of(given[name]) != kind_of(tensor):
+            raise ConfigError(f"{what}: {name!r} must be {kind_of(tensor)}, got {kind_of(given[name])}")
     return given
 
 
@@ -80,16 +81,16 @@ def finite(given: Any) -> bool:
 
 def _pair(what: str, given: Any, state: State) -> tuple[State, Info]:
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
-        raise ConfigError(f"{what} must give a State and a dict of what to report, got {_kind(given)}")
+        raise ConfigError(f"{what} must give a State and a dict of what to report, got {kind_of(given)}")
     for name, value in given[1].items():
         if not isinstance(value, Tensor):
-            raise ConfigError(f"{what} must report tensors, but {name!r} is {_kind(value)}")
+            raise ConfigError(f"{what} must report tensors, but {name!r} is {kind_of(value)}")
     return _same_state(what, given[0], state), given[1]
 
 
 def _same_state(what: str, given: Any, wanted: State) -> State:
     if not isinstance(given, State):
-        raise ConfigError(f"{what} must give a State, got {_kind(given)}")
+        raise ConfigError(f"{what} must give a State, got {kind_of(given)}")
     for part, new, old in zip(State._fields, given, wanted, strict=True):
         same_tensors(f"{what}: {part}", new, old)
     return given
@@ -99,9 +100,3 @@ def _of_shape(what: str, info: Info, name: str, shape: list[int]) -> None:
     if name in info and list(info[name].shape) != shape:
         each = f"{shape}, one number for each message" if shape else "[], one number"
         raise ConfigError(f"{what} must report {name!r} of shape {each}, got {list(info[name].shape)}")
-
-
-def _kind(given: Any) -> str:
-    if not isinstance(given, Tensor):
-        return type(given).__name__
-    return f"{str(given.dtype).removeprefix('torch.')} of shape {list(given.shape)}"

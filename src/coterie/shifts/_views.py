@@ -9,7 +9,7 @@ from torch import Tensor
 
 from coterie.core.data import Shift
 from coterie.core.errors import ConfigError
-from coterie.core.registry import own_code
+from coterie.core.registry import kind_of, own_code
 from coterie.core.streams import Stream
 
 __all__ = ["Views", "names", "views"]
@@ -77,11 +77,5 @@ def _groups(shift: Shift) -> int:
 def _alike(x: Tensor, view: object) -> Tensor:
     """What a shift made of the inputs, if it is inputs."""
     if not isinstance(view, Tensor) or view.shape != x.shape or view.dtype != x.dtype:
-        raise ConfigError(f"data.shift: inputs must stay {_shown(x)}, a shift made them {_shown(view)}")
+        raise ConfigError(f"data.shift: inputs must stay {kind_of(x)}, a shift made them {kind_of(view)}")
     return view
-
-
-def _shown(given: object) -> str:
-    if not isinstance(given, Tensor):
-        return type(given).__name__
-    return f"{given.dtype} of shape {tuple(given.shape)}"
