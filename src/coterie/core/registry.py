@@ -244,7 +244,7 @@ def _imported(kind: str, name: str) -> Any:
     if not module or module.startswith("."):
         raise ConfigError(f"{kind} {name!r}: expected 'pkg.mod:Name', an absolute module and a name in it")
     if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)  # the user's own file beside the experiment
+        sys.path.insert(0, here)  # the user's own file, where the command is given
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
