@@ -49,7 +49,7 @@ def options(limits: Limits, opening: int) -> list[tuple[str, int]]:
         ("grpc.compression_enabled_algorithms_bitset", 1),  # identity only: nothing is ever inflated
         ("grpc.keepalive_time_ms", int(limits.keepalive * ms)),
         ("grpc.keepalive_timeout_ms", int(limits.stall * ms)),
-        ("grpc.http2.ping_timeout_ms", int(limits.stall * ms)),
+        ("grpc.http2.ping_timeout_ms", int(2 * limits.stall * ms)),  # a call that waits times out first
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.lookahead_bytes", limits.chunk),
     ]
