@@ -99,15 +99,15 @@ def test_a_long_journal_begins_anew_with_what_must_not_be_forgotten(tmp_path: Pa
     for event in range(100):
         journal.write("adopt", peer="p1", version=[2, event])
     long = file.read_bytes()
-    journal.shorten(3 * len(long), incarnation=4, newest={"p1": Version(2, 99)})
+    journal.shorten(3 * len(long), incarnation=4, newest={"p1": (Version(2, 99), "abc")})
     assert file.read_bytes() == long  # it is not long enough
     journal.local(7, 7)
-    journal.shorten(len(long), incarnation=4, newest={"p1": Version(2, 99)})
+    journal.shorten(len(long), incarnation=4, newest={"p1": (Version(2, 99), "abc")})
     journal.flush()
     assert [row["kind"] for row in read(file)] == ["past", "local"]
     assert (tmp_path / "journal.old.jsonl").read_bytes() == long
     past = Past(file)
-    assert (past.incarnation, past.newest) == (4, {"p1": Version(2, 99)})
+    assert (past.incarnation, past.newest) == (4, {"p1": (Version(2, 99), "abc")})
     journal.close()
     assert file.stat().st_mode & 0o077 == 0
 
@@ -124,11 +124,11 @@ def test_the_past(tmp_path: Path) -> None:
     assert Past(file).incarnation == 0
     journal = Journal(file)
     journal.write("start", incarnation=4)
-    journal.write("wake", heard=[["p1", [1, 9], 1], ["p2", [3, 1], 2]])
-    journal.write("adopt", peer="p1", version=[2, 5])
+    journal.write("wake", heard=[["p1", [1, 9], 1], ["p2", [3, 1], 2]], digests=["a", "b"])
+    journal.write("adopt", peer="p1", version=[2, 5], digest="c")
     journal.write("start", incarnation=7)
-    journal.write("adopt", peer="p2", version=[2, 99])
+    journal.write("adopt", peer="p2", version=[2, 99], digest="d")
     journal.close()
     past = Past(file)
     assert past.incarnation == 7
-    assert past.newest == {"p1": Version(2, 5), "p2": Version(3, 1)}
+    assert past.newest == {"p1": (Version(2, 5), "c"), "p2": (Version(3, 1), "b")}

@@ -302,15 +302,17 @@ def test_a_short_journal_forgets_nothing_that_matters(tmp_path: Path) -> None:
     async def main() -> None:
         async with alone(tmp_path, journal=0.002, save=0.01, train={"iterations": 100_000}, rate=500) as node:
             for event in range(1, 40):
-                assert await node.deliver(model(node, "p1", Version(3, event), 0.01))
+                last = model(node, "p1", Version(3, event), 0.01)
+                assert await node.deliver(last)
             await eventually(lambda: next(journal.read(node.store.journal))["kind"] == "past")
             first = node.incarnation
         async with alone(tmp_path, journal=0.002) as again:
             assert again.incarnation > first
-            with pytest.raises(Refused) as caught:
-                await again.deliver(model(again, "p1", Version(3, 38)))
-            assert caught.value.reason is Reason.STALE
-            assert not await again.deliver(model(again, "p1", Version(3, 39)))
+            for event, reason in ((38, Reason.STALE), (39, Reason.CONFLICT)):  # the latter: other bytes
+                with pytest.raises(Refused) as caught:
+                    await again.deliver(model(again, "p1", Version(3, event), 0.3))
+                assert caught.value.reason is reason
+            assert not await again.deliver(last)
 
     asyncio.run(main())
     with pytest.raises(CoterieError, match="was dropped to keep it short"):

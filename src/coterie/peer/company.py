@@ -41,17 +41,22 @@ class Place(NamedTuple):
 class Company:
     """All others that this peer ever dealt with."""
 
-    def __init__(self, own: int, width: int, slots: Mapping[str, int], newest: Mapping[str, Version]) -> None:
+    def __init__(
+        self, own: int, width: int, slots: Mapping[str, int], newest: Mapping[str, tuple[Version, str]]
+    ) -> None:
         """`own`: its own entry of a row of `width`; `newest`: what it took in earlier lives."""
         self._own, self._width = own, width
-        self._newest = {peer: (version, "") for peer, version in newest.items()}
+        self._newest = dict(newest)
         self.slots = dict(slots)
         self.contacts: dict[str, Contact] = {}
         self.refusals: Counter[str] = Counter()
 
-    def newest(self) -> dict[str, Version]:
-        """The newest version of each other peer's model that was taken; may be asked for by any thread."""
-        return {peer: version for peer, (version, _) in dict(self._newest).items()}
+    def newest(self) -> dict[str, tuple[Version, str]]:
+        """The newest version of each other peer's model that was taken, and how its digest begins.
+
+        May be asked for by any thread.
+        """
+        return dict(self._newest)
 
     def contact(self, peer: str) -> Contact:
         """Its entry in the books."""
@@ -69,10 +74,10 @@ class Company:
                 "which was taken before",
             )
         if letter.version == version:
-            if digest not in ("", letter.digest):
+            if not letter.digest.startswith(digest):
                 raise Refused(Reason.CONFLICT, f"{letter.sender} has two models of version {_shown(version)}")
             return False
-        self._newest[letter.sender] = letter.version, letter.digest
+        self._newest[letter.sender] = letter.version, letter.mark
         return True
 
     def place(self, peer: str, gone: Sequence[str]) -> Place:

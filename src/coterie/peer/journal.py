@@ -1,12 +1,12 @@
 """What one peer did, in order, as lines of JSON that are only ever appended to.
 
-    past       incarnation, newest {peer: version}           what came before was dropped, but for this
+    past       incarnation, newest {peer: [version, digest]} what came before was dropped, but for this
     start      incarnation, peer, schema, settings           the process began
     resumed    version, t                                    it goes on from this saved model
     local      t [first, last], event                        local steps; event: after the last of them
     slot       peer, slot, event (null: nothing changed)     an entry of the row belongs to this peer now
-    wake       t, heard [[peer, version, slot]], event, info it mixed these models
-    adopt      t, peer, version, slot, event, info           it took a star's broadcast
+    wake       t, heard [[peer, version, slot]], event, info it mixed these models; digests: how theirs begin
+    adopt      t, peer, version, slot, event, info, digest   it took a star's broadcast
     told       t, peers                                      it sent its mixed model to these
     evaluated  t, event, personal, global, ...               how good it is
     saved      version, t                                    this model is on disk
@@ -28,7 +28,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,23 +161,25 @@ class Past:
 
     def __init__(self, path: Path) -> None:
         self.incarnation = 0
-        self.newest: dict[str, Version] = {}
-        """The newest version of each other peer's model that went into the own one."""
+        self.newest: dict[str, tuple[Version, str]] = {}
+        """The newest version of each other peer's model that was taken, and how its digest begins."""
         for row in read(path) if path.exists() else ():
             match row["kind"]:
                 case "past":
                     self.incarnation = int(row["incarnation"])
-                    self.newest = {peer: Version(*version) for peer, version in row["newest"].items()}
+                    for peer, (version, digest) in row["newest"].items():
+                        self._saw(peer, version, digest)
                 case "start":
                     self.incarnation = max(self.incarnation, int(row["incarnation"]))
                 case "wake":
-                    for peer, version, _ in row["heard"]:
-                        self._saw(peer, Version(*version))
+                    for (peer, version, _), digest in zip(row["heard"], row["digests"], strict=True):
+                        self._saw(peer, version, digest)
                 case "adopt":
-                    self._saw(row["peer"], Version(*row["version"]))
+                    self._saw(row["peer"], row["version"], row["digest"])
 
-    def _saw(self, peer: str, version: Version) -> None:
-        self.newest[peer] = max(version, self.newest.get(peer, version))
+    def _saw(self, peer: str, version: Sequence[int], digest: str) -> None:
+        this = Version(*version), digest
+        self.newest[peer] = max(this, self.newest.get(peer, this))
 
 
 def _whole_lines(file: int) -> int:

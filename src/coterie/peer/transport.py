@@ -30,6 +30,11 @@ class Letter(NamedTuple):
     """SHA-256 of the body, hex."""
     message: Message
 
+    @property
+    def mark(self) -> str:
+        """How the digest begins: enough to tell two models of one version apart."""
+        return self.digest[:16]
+
 
 class Answers(Protocol):
     """What a peer answers: the node implements it, a server calls it."""

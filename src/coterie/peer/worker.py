@@ -129,7 +129,7 @@ class Worker:
             began = time.thread_time()
             info = self.learner.wake([Heard(slot, letter.message) for letter, slot in letters])
             heard = [[x.sender, x.version, slot] for x, slot in letters]
-            return self._noted("wake", info, began, heard=heard)
+            return self._noted("wake", info, began, heard=heard, digests=[x.mark for x, _ in letters])
 
         return self.do(mix)
 
@@ -140,7 +140,8 @@ class Worker:
             self._refuse_closing()
             began = time.thread_time()
             info = self.learner.receive(Heard(slot, letter.message))
-            return self._noted("adopt", info, began, peer=letter.sender, version=letter.version, slot=slot)
+            facts = {"peer": letter.sender, "version": letter.version, "slot": slot, "digest": letter.mark}
+            return self._noted("adopt", info, began, **facts)
 
         return self.do(adopt)
 
