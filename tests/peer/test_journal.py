@@ -101,6 +101,9 @@ def test_a_long_journal_begins_anew_with_what_must_not_be_forgotten(tmp_path: Pa
     long = file.read_bytes()
     journal.shorten(3 * len(long), incarnation=4, newest={"p1": (Version(2, 99), "abc")})
     assert file.read_bytes() == long  # it is not long enough
+    with full_after(20), pytest.raises(PeerError, match="cannot shorten the journal"):
+        journal.shorten(len(long), incarnation=4, newest={"p1": (Version(2, 99), "abc")})
+    assert file.read_bytes() == long  # nothing is lost for want of room
     journal.local(7, 7)
     journal.shorten(len(long), incarnation=4, newest={"p1": (Version(2, 99), "abc")})
     journal.flush()

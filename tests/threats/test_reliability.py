@@ -113,7 +113,7 @@ def test_killed_while_models_are_under_way(tmp_path: Path) -> None:
         assert world.wire
         world.wire.rate = 1e6
         for pause in (0.7, 2.3):
-            time.sleep(pause)
+            time.sleep(pause)  # a moment of its own, in the middle of whatever goes on
             before = broken(world, "p0")
             world.kill("p1")
             world.until(lambda before=before: broken(world, "p0") > before, 5)  # type: ignore[misc]
@@ -259,7 +259,7 @@ def test_a_flapping_partition_heals(tmp_path: Path) -> None:
             wire.part([0, 2], [1, 3])
             world.until(lambda: any(world.members(name, "suspect", "dead") for name in world.names), 12)
             wire.heal()
-            time.sleep(0.5)
+            time.sleep(0.5)  # it flaps: not long enough to agree
         assert world.agree() < 10
         world.exchanged()
 

@@ -231,7 +231,7 @@ class GrpcServer:
         except grpc.aio.InternalError:  # the connection broke while we were writing
             self._count(name, "cancelled")
             raise asyncio.CancelledError from None
-        except Exception:
+        except Exception:  # a fault of ours: the log has it whole, the caller hears that there was one
             log.exception("a %s of %s failed here", name, who)
             self._count(name, "failed")
             await context.abort(grpc.StatusCode.INTERNAL, f"{self._identity.id} failed; its log says why")

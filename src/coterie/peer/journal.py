@@ -96,13 +96,17 @@ class Journal:
             draft, old = self.path.with_name(".journal.draft"), self.path.with_name("journal.old.jsonl")
             try:
                 file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-                os.write(file, line)
-                os.fsync(file)
-                old.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # where a file has one name only, it is lost
-                    os.link(self.path, old)
-                os.replace(draft, self.path)
-            except OSError as error:
+                try:
+                    _write(file, line)
+                    os.fsync(file)
+                    old.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):  # where a file has one name only, it is lost
+                        os.link(self.path, old)
+                    os.replace(draft, self.path)
+                except OSError:
+                    os.close(file)
+                    raise
+            except OSError as error:  # it goes on as it is
                 raise PeerError(f"cannot shorten the journal {self.path}: {error.strerror}") from None
             os.close(self._file)
             self._file, self._size = file, len(line)
@@ -126,9 +130,7 @@ class Journal:
     def _flush(self) -> None:
         """All or nothing: on a full disk, the lines wait in memory for the next try."""
         try:
-            at = 0
-            while at < len(self._waiting):
-                at += os.write(self._file, memoryview(self._waiting)[at:])
+            _write(self._file, self._waiting)
         except OSError as error:
             os.ftruncate(self._file, self._size)
             raise PeerError(
@@ -180,6 +182,13 @@ class Past:
     def _saw(self, peer: str, version: Sequence[int], digest: str) -> None:
         this = Version(*version), digest
         self.newest[peer] = max(this, self.newest.get(peer, this))
+
+
+def _write(file: int, data: bytes | bytearray) -> None:
+    """All of it: a disk that is all but full takes a part."""
+    at = 0
+    while at < len(data):
+        at += os.write(file, memoryview(data)[at:])
 
 
 def _whole_lines(file: int) -> int:

@@ -365,12 +365,12 @@ class Node:
     def _shorten(self) -> None:
         if self.settings.journal is None:
             return
+        wrong, past = None, {"incarnation": self.incarnation, "newest": self.company.newest()}
         try:
-            self.journal.shorten(
-                self.settings.journal * 1e6, incarnation=self.incarnation, newest=self.company.newest()
-            )
+            self.journal.shorten(self.settings.journal * 1e6, **past)
         except PeerError as error:
-            self.fault("journal", str(error))
+            wrong = str(error)
+        self.fault("length", wrong)
 
     def fault(self, where: str, text: str | None) -> None:
         """What is wrong there, shown until it is not (None), and said when it is news."""

@@ -154,8 +154,8 @@ class _Life:
                 case "adopt":
                     peer, version = row["peer"], Version(*row["version"])
                     yield from self._wait(others, peer, version)
-                    heard = [Received(row["slot"], _offer(others[peer], version))]
-                    self._compare(row, self.twin.receive(row["t"], *heard), others)
+                    one = Received(row["slot"], _offer(others[peer], version))
+                    self._compare(row, self.twin.receive(row["t"], one), others)
                     self.adoptions += 1
                     self._changed(row)
                 case "slot" if row["event"] is not None:
