@@ -64,6 +64,7 @@ def overview(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
         **_status(opened, summary),
         "complete": float(unhurried),
         "path": str(run.path),
+        "way_on": run.way_on,
         "groups": summary["groups"],
         "length": length,
         "closing": closing,

@@ -96,8 +96,9 @@ class Run:
 
     @property
     def way_on(self) -> str | None:
-        """The command that continues a run that was interrupted; a swarm's cannot be continued."""
-        if self.status["state"] != "interrupted" or (self.path / "peers").exists():
+        """The command that continues a run which has ended too early; a swarm's cannot be continued."""
+        early = self.status["state"] in ("stopped", "failed", "interrupted")
+        if not early or (self.path / "peers").exists():
             return None
         return shlex.join(["coterie", "run", "--resume", "--out", str(self.path)])
 

@@ -47,7 +47,7 @@ function head(run) {
     h("span", {}, plural(run.clients, "client")), run.groups > 1 && h("span", {}, plural(run.groups, "group")),
     h("span", {}, plural(run.seeds, "seed")), h("span", {}, day(run.date), " UTC"),
     run.quiet && h("p", { class: "hint" }, `No sign of life for ${duration(run.quiet)}. If its process was killed, continue with `, h("code", {}, `coterie run --resume --out ${run.path}`)),
-    ["stopped", "failed", "interrupted"].includes(run.state) && h("p", { class: "hint" }, "Continue it with ", h("code", {}, `coterie run --resume --out ${run.path}`)));
+    run.way_on && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.way_on)));
 }
 
 export function results(run, sorting = {}) {
