@@ -105,6 +105,7 @@ def machine(device: str) -> dict[str, Any]:
     on_gpu = device.startswith("cuda")
     return {
         **environment(device),
+        "torch": torch.__version__,  # with its build, which the package's version may leave out
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
