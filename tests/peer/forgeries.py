@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from cryptography import x509
@@ -24,7 +26,7 @@ Forgery = Callable[[Federation], tuple[bytes, bytes]]
 
 def stranger(wards: Federation) -> tuple[bytes, bytes]:
     """A certificate for p1 of another CA with the same names."""
-    return Federation(wards.folder / "elsewhere", wards.name).forged("p1")
+    return Federation(Path(mkdtemp(dir=wards.folder)), wards.name).forged("p1")
 
 
 def below_a_leaf(wards: Federation) -> tuple[bytes, bytes]:

@@ -154,13 +154,15 @@ class Siege:
         self.unmoved(taken)
 
     @contextlib.contextmanager
-    def unnoticed(self) -> Iterator[None]:
-        """Inside, nobody gets as far as a call; honest peers may be late with a model, and nothing else."""
-        others = set(Reason) - {Reason.STALE}
-        before, taken = self.refusals(*others), self.taken()
-        yield
+    def turned_away_at_the_door(self, *why: str, times: int = 1) -> Iterator[None]:
+        """Inside, nobody gets as far as a call, and p0 says why; honest peers may be late with a model."""
+        others = set(Reason) - {Reason.STALE, Reason.HANDSHAKE}
+        before = self.refusals(*others)
+        with self.refused(Reason.HANDSHAKE, times=times):
+            yield
         assert self.refusals(*others) == before
-        self.unmoved(taken)
+        for words in why:
+            assert self.world.complained(HOME, "a TLS handshake failed", words)
 
     def unmoved(self, taken: Iterable[dict[str, Any]]) -> None:
         """Nothing more was taken from attackers, and p0 and p1 learn on."""

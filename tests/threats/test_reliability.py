@@ -438,7 +438,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
         said = world.processes["p1"].log.read_text()
         assert "Traceback" not in said
         # Of what: the journal, unless its last page still has room for a line; then what is written next.
-        assert re.search(r"^error: cannot write .*: No space left on device;.* make room on the disk$", said, re.M)
+        told = r"^error: cannot write .*: No space left on device;.* make room on the disk$"
+        assert re.search(told, said, re.MULTILINE)
 
 
 def test_no_more_files_can_be_opened(tmp_path: Path) -> None:

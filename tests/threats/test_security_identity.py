@@ -26,15 +26,15 @@ from tests.threats.world import opened
 
 
 @pytest.mark.parametrize(
-    "forgery",
+    ("forgery", "why"),
     [
-        pytest.param(stranger, id="another CA"),
-        pytest.param(lambda w: w.forged("p2", start=-2 * DAY, end=-DAY), id="expired"),
-        pytest.param(lambda w: w.forged("p2", start=DAY, end=2 * DAY), id="not yet valid"),
+        pytest.param(stranger, "bad signature", id="another CA of the same name"),
+        pytest.param(lambda w: w.forged("p2", start=-2 * DAY, end=-DAY), "expired", id="expired"),
+        pytest.param(lambda w: w.forged("p2", start=DAY, end=2 * DAY), "not yet valid", id="not yet valid"),
     ],
 )
-def test_row_01_a_certificate_that_does_not_hold(siege: Siege, forgery: Forgery) -> None:
-    with siege.unnoticed():
+def test_row_01_a_certificate_that_does_not_hold(siege: Siege, forgery: Forgery, why: str) -> None:
+    with siege.turned_away_at_the_door(why):
         asyncio.run(turned_away(siege, forgery))
 
 
@@ -48,7 +48,7 @@ def test_row_01_no_client_certificate(siege: Siege) -> None:
         async with channel:
             assert await rejected(channel.unary_unary(f"/{SERVICE}/Hello")(siege.ask(), timeout=5)) is None
 
-    with siege.unnoticed():
+    with siege.turned_away_at_the_door("did not return a certificate"):
         asyncio.run(main())
 
 
@@ -71,7 +71,7 @@ def test_row_02_plaintext_and_old_tls(siege: Siege) -> None:
         async with grpc.aio.insecure_channel(siege.address) as channel:
             assert await rejected(channel.unary_unary(f"/{SERVICE}/Hello")(siege.ask(), timeout=5)) is None
 
-    with siege.unnoticed():
+    with siege.turned_away_at_the_door("http request", "unsupported protocol", times=5):
         asyncio.run(main())
 
 
@@ -139,9 +139,8 @@ def test_row_05_tricks_with_names(siege: Siege) -> None:
     ],
 )
 def test_row_06_a_certificate_for_another_use(siege: Siege, forgery: Forgery) -> None:
-    taken = siege.taken()
-    assert asyncio.run(turned_away(siege, forgery)) <= {Reason.CERTIFICATE}
-    siege.unmoved(taken)
+    with siege.refused(Reason.HANDSHAKE, Reason.CERTIFICATE):
+        assert asyncio.run(turned_away(siege, forgery)) <= {Reason.CERTIFICATE}
 
 
 def test_row_07_a_revoked_member_on_a_live_connection(siege: Siege) -> None:

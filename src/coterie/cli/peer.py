@@ -36,7 +36,7 @@ def run(
 
     Example:  coterie peer run PEER.toml
     """
-    from coterie.peer.service import run as serve
+    from coterie.peer.process import run as serve
 
     serve(file, data)
 

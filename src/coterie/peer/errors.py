@@ -22,6 +22,7 @@ __all__ = ["IdentityError", "PeerError", "Reason", "Refused", "TimedOut", "Unrea
 class Reason(StrEnum):
     """Why something from another peer was not taken; counters and logs use these words."""
 
+    HANDSHAKE = "handshake"  # ended by TLS: no good certificate, or no TLS at all
     CERTIFICATE = "certificate"  # not of our CA, not valid now, wrong use
     IDENTITY = "identity"  # not the peer that was dialled, or a claim to be another one
     NAME = "name"  # an id outside the grammar

@@ -18,6 +18,7 @@ from coterie.peer import wire
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.grpc_common import REASON, SERVICE, Count, grpc, options
 from coterie.peer.identity import Identity
+from coterie.peer.ids import STRANGER
 from coterie.peer.limits import Gate, Limits, aside, within
 from coterie.peer.log import worth_saying
 from coterie.peer.proof import Denied, der, member, prove
@@ -212,7 +213,7 @@ class GrpcServer:
     @asynccontextmanager
     async def _call(self, name: str, context: Context) -> AsyncIterator[_Caller]:
         """The frame of every call: who, how many, how long; and how it ends badly."""
-        who = "a stranger"
+        who = STRANGER
         try:
             caller = self._caller(context)
             who = caller.id

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from coterie.peer.errors import PeerError
 
-__all__ = ["Contact", "address_flaw", "flaw", "server_name"]
+__all__ = ["STRANGER", "Contact", "address_flaw", "flaw", "server_name"]
 
 LONGEST = 63
 LONGEST_ADDRESS = 255
+STRANGER = "a stranger"
+"""Whoever has not shown that it is a member; no id looks like this."""
 
 _ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _HOST = re.compile(r"(?i)[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")

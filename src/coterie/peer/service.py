@@ -1,4 +1,4 @@
-"""A peer as a process: everything put together, from its settings to its goodbye."""
+"""A peer on the network: everything put together, from the first word to the last."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ import time
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from coterie.peer.errors import IdentityError, PeerError
 from coterie.peer.gossip import Gossip
 from coterie.peer.grpc_client import GrpcTransport
 from coterie.peer.grpc_server import GrpcServer
 from coterie.peer.identity import Identity
-from coterie.peer.ids import Contact
-from coterie.peer.learner import Client, trial
-from coterie.peer.log import to_stderr
+from coterie.peer.ids import STRANGER, Contact
+from coterie.peer.learner import Client
 from coterie.peer.membership import Event, Membership
 from coterie.peer.metrics import Calls, Page
 from coterie.peer.node import Node
+from coterie.peer.overheard import Overheard
 from coterie.peer.records import NONCE, DenyList
 from coterie.peer.roster import Fixed
 from coterie.peer.settings import Settings
 from coterie.peer.store import Store
 from coterie.peer.watch import ADDRESS
 
-__all__ = ["run"]
+__all__ = ["serve"]
 
 log = logging.getLogger(__name__)
 
@@ -40,27 +38,10 @@ ROTATE = 10.0
 """Seconds between two looks at the identity folder."""
 
 
-def run(file: Path, data: Path | None = None) -> None:
-    """Run the peer of a PEER.toml until SIGTERM or Ctrl-C; what it cannot start with, or ends it, is raised.
-
-    `data`: where data sets lie, by default beside the file (for a client of an experiment, as there).
-    """
-    settings = Settings.load(file)
-    root = data or settings.beside(file)
-    to_stderr()
-    torch.set_num_threads(settings.threads)
-    identity = Identity.load(settings.identity)
-    store = Store(settings.state)
-    try:
-        client = settings.client_of(identity.id, settings.federation(root))
-        trial(client)
-        asyncio.run(_serve(settings, identity, client, store))
-    finally:
-        store.close()
-
-
-async def _serve(settings: Settings, identity: Identity, client: Client, store: Store) -> None:
-    """From the first word to the last."""
+async def serve(
+    settings: Settings, identity: Identity, client: Client, store: Store, stderr: Overheard
+) -> None:
+    """Learn and exchange until SIGTERM or Ctrl-C."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -76,8 +57,9 @@ async def _serve(settings: Settings, identity: Identity, client: Client, store: 
     calls = Calls()
     terms = identity, node.schema, settings.run, settings.algorithm
     transport = GrpcTransport(*terms, denied=denied, count=calls.side("out"), seed=client.number)
-    refused = partial(node.refused, said=True)  # the server logs what it refuses
+    refused = partial(node.refused, said=True)  # whoever refuses something logs it
     server = GrpcServer(*terms, node, denied=denied, count=calls.side("in"), refused=refused)
+    asyncio.get_running_loop().add_reader(stderr, stderr.read, partial(refused, STRANGER))
     page = Page(node.status, calls)
     tasks: list[asyncio.Task[None]] = []
     try:

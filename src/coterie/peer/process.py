@@ -1,0 +1,39 @@
+"""A peer as a process: from its PEER.toml to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import torch
+
+from coterie.peer.identity import Identity
+from coterie.peer.learner import trial
+from coterie.peer.log import to_stderr
+from coterie.peer.overheard import overheard
+from coterie.peer.settings import Settings
+from coterie.peer.store import Store
+
+__all__ = ["run"]
+
+
+def run(file: Path, data: Path | None = None) -> None:
+    """Run the peer of a PEER.toml until SIGTERM or Ctrl-C; what it cannot start with, or ends it, is raised.
+
+    `data`: where data sets lie, by default beside the file (for a client of an experiment, as there).
+    """
+    settings = Settings.load(file)
+    root = data or settings.beside(file)
+    torch.set_num_threads(settings.threads)
+    identity = Identity.load(settings.identity)
+    with overheard() as stderr:
+        to_stderr()
+        store = Store(settings.state)
+        try:
+            client = settings.client_of(identity.id, settings.federation(root))
+            trial(client)
+            from coterie.peer.service import serve  # here: gRPC asks once what to say on standard error
+
+            asyncio.run(serve(settings, identity, client, store, stderr))
+        finally:
+            store.close()
