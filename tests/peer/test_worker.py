@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
+from coterie.peer import journal
+from coterie.peer.settings import ENDLESS
 from tests.peer.free import alone
 
 
@@ -24,3 +27,19 @@ def test_jobs_without_end_do_not_keep_it_from_learning(tmp_path: Path) -> None:
             over = True
 
     asyncio.run(main())
+
+
+def test_without_an_end_it_is_evaluated_once_a_second_and_else_as_asked(tmp_path: Path) -> None:
+    async def until_600(iterations: int) -> tuple[float, list[int]]:
+        train = {"iterations": iterations, "personalize": 0}
+        folder = tmp_path / str(iterations)
+        began = time.monotonic()
+        async with alone(folder, train=train, evaluate={"every": 5}, rate=400) as node, asyncio.timeout(30):
+            await node.worker.at(600)
+        return time.monotonic() - began, [row["t"] for row in journal.read(node.store.journal) if row["kind"] == "evaluated"]
+
+    took, seldom = asyncio.run(until_600(ENDLESS))
+    assert 2 <= len(seldom) <= 2 + took
+    assert all(t % 5 == 0 for t in seldom)
+    _, often = asyncio.run(until_600(600))
+    assert often == list(range(0, 601, 5))

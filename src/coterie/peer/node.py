@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 QUORUM = 30.0
 """Seconds to wait for others before the first step, if that is asked for."""
 TICK = 0.1
+LOGGED = 10.0
+"""Seconds between two evaluations in the log; the journal and the status have them all."""
 DOUBLED = 150.0
 """Seconds after which another process under the same id, of which nothing more was heard, is forgotten."""
 
@@ -76,6 +79,7 @@ class Node:
         self.bytes_sent = 0
         self.exchanges = 0
         self.evaluated: dict[str, Any] = {}
+        self._logged = -math.inf
         self._faults: dict[str, str] = {}
         self.double: tuple[float, str] | None = None
         """When another process under this id was last heard of, and where it is."""
@@ -93,6 +97,7 @@ class Node:
             iterations=settings.train.iterations,
             rate=settings.rate,
             evaluate_every=settings.evaluate.every,
+            sparing=settings.endless,
             save=self._save,
             save_every=settings.save,
             report=self._report,
@@ -354,7 +359,9 @@ class Node:
         if kind == "evaluated":
             self.evaluated = facts
             self._write("evaluated", bytes=self.bytes_sent, **facts)
-            log.info("evaluated", extra=facts)
+            if self.worker.finished or time.monotonic() - self._logged > LOGGED:
+                self._logged = time.monotonic()
+                log.info("evaluated", extra=facts)
         elif kind == "saved":  # and before it the journal
             for where in ("model", "journal"):
                 self.fault(where, None)

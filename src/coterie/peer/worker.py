@@ -25,6 +25,11 @@ __all__ = ["Mixed", "Worker", "plain"]
 
 T = TypeVar("T")
 
+REST = 1.0
+"""Seconds from one evaluation to the next at least, for one that is sparing."""
+SHARE = 10
+"""And so many times as long as it took."""
+
 
 class Mixed(NamedTuple):
     """What an exchange came to."""
@@ -46,18 +51,25 @@ class Worker:
         iterations: int,
         rate: float | None,
         evaluate_every: int,
+        sparing: bool,
         save: Callable[[Snapshot], None],
         save_every: float,
         report: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        """`save` puts a snapshot on disk; `report` is told of evaluations, saves and faults."""
+        """`save` puts a snapshot on disk; `report` is told of evaluations, saves and faults.
+
+        `sparing`: evaluate at most once a second, and for a tenth of the time.
+        """
         self.learner, self.journal = learner, journal
         self.iterations, self.evaluate_every, self.save_every = iterations, evaluate_every, save_every
+        self.sparing = sparing
         self.pause = 1 / rate if rate else 0.0
         self._save, self._report = save, report
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._alarms: list[tuple[int, int, Callable[[], None]]] = []
         self._losses: list[float] = []
+        self._rested = -math.inf
+        """When it may evaluate again."""
         self._saved: Snapshot | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
@@ -197,7 +209,7 @@ class Worker:
                     "before is untouched; a smaller train.lr may help"
                 )
             self._losses.append(loss)
-            if now.t % self.evaluate_every == 0 or self.finished:
+            if self.finished or (now.t % self.evaluate_every == 0 and time.monotonic() >= self._rested):
                 self._evaluate()
             if time.monotonic() - clock > self.save_every or self.finished:
                 self._keep()
@@ -226,10 +238,12 @@ class Worker:
             heapq.heappop(self._alarms)[2]()
 
     def _evaluate(self) -> None:
-        now = self.learner.now
+        now, began = self.learner.now, time.monotonic()
         loss = sum(self._losses) / len(self._losses) if self._losses else None
         self._losses.clear()
         facts: dict[str, Any] = {"t": now.t, "loss": loss, **self.learner.client.accuracy(now.state)}
+        if self.sparing:
+            self._rested = began + max(REST, SHARE * (time.monotonic() - began))
         self._report("evaluated", {**facts, "event": now.version.event})
 
     def _keep(self) -> PeerError | None:
