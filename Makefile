@@ -18,7 +18,7 @@ test: check  ## Check everything and run all tests.
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-peers: .venv/installed-dev  ## Only what concerns real peers: every attack and fault they must survive.
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/peer tests/threats tests/swarm tests/replay
+	COTERIE_JOINERS=50 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/peer tests/threats tests/swarm tests/replay
 
 soak: .venv/installed-dev  ## Ten peers under the nemesis for an hour (as root; MINUTES=10 for less).
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --out runs/soak-$$(date +%Y%m%d-%H%M%S)
