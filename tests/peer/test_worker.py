@@ -36,7 +36,8 @@ def test_without_an_end_it_is_evaluated_once_a_second_and_else_as_asked(tmp_path
         began = time.monotonic()
         async with alone(folder, train=train, evaluate={"every": 5}, rate=400) as node, asyncio.timeout(30):
             await node.worker.at(600)
-        return time.monotonic() - began, [row["t"] for row in journal.read(node.store.journal) if row["kind"] == "evaluated"]
+        rows = journal.read(node.store.journal)
+        return time.monotonic() - began, [row["t"] for row in rows if row["kind"] == "evaluated"]
 
     took, seldom = asyncio.run(until_600(ENDLESS))
     assert 2 <= len(seldom) <= 2 + took
