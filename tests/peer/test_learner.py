@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coterie.core.errors import ModelError
+from coterie.core.errors import ConfigError, ModelError
 from coterie.engine.feed import Feed
 from coterie.federation import Dealer
 from coterie.peer.learner import Client, Heard, Learner, Own, trial
@@ -130,6 +130,26 @@ def made(inputs: tuple[int, ...], classes: int, hidden: object = None) -> torch.
     assert callable(own_model)
     built: torch.nn.Module = own_model(inputs, classes)
     return built
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("init", "method Method: init: optim: 'velocity' is new"),
+        ("no loss", "method Method: local must report the 'loss', got nothing"),
+        ("offer", "method Method: offer must give a dict of tensors, got list"),
+        ("missing", "method Method: mix: params: '1.weight' is missing"),
+        ("one message", "method Method: mix of Method failed on 2 messages: RuntimeError: shape '["),
+        ("scalar", "mix must report 'weight' of shape [2], one number for each message, got []"),
+    ],
+)
+def test_a_method_that_does_not_keep_the_contract_is_told_before_the_start(
+    tmp_path: Path, how: str, words: str
+) -> None:
+    one = settings(0, tmp_path, method={"name": "tests.engine.wrong:Method", "how": how})
+    with pytest.raises(ConfigError) as raised:
+        trial(one.client_of("p0", one.federation(None)))
+    assert words in str(raised.value)
 
 
 def test_a_model_that_fits_is_tried_without_a_trace(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from coterie.core.contract import finite
 from coterie.core.errors import ConfigError
 from coterie.core.registry import own_code
-from coterie.engine.contract import finite
 from coterie.engine.stack import Member, Stack
 
 __all__ = ["Pace", "try_pace"]

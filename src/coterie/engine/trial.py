@@ -16,11 +16,11 @@ from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm, heard_only
 from coterie.core.attack import Attack
+from coterie.core.contract import Checked, same_tensors
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.registry import own_code, told
 from coterie.core.task import Task
-from coterie.core.types import Batch, Inbox, Message, Probe, State
-from coterie.engine.contract import begun, exchanged, offered, same_tensors, stepped
+from coterie.core.types import Batch, Inbox, Message, Probe, State, Tensors
 from coterie.engine.pace import try_pace
 from coterie.engine.stack import Group, Stack, gather
 from coterie.schedule import Schedule
@@ -52,15 +52,16 @@ def _try_clients(stack: Stack, group: Group) -> None:
     mask[:, 1:] = False  # all but one are padding
     probe = Probe(x, y, mask, ones)
     hyper = {k: v[:2] for k, v in group.hyper.items()}
-    start = stack.start([task.start(0)], 2, 2)
-    its = f"methods.{world.label}: "
+    start, label = stack.start([task.start(0)], 2, 2), f"methods.{world.label}"
 
     def attempt(do: Callable[..., Any], *args: Any) -> Any:
-        return _named(stack, group, lambda: vmap(lambda h, *a: do(group.method(h), *a))(hyper, *args))
+        def one(hyper: Tensors, *its: Any) -> Any:
+            method = group.method(hyper)
+            return do(Checked(method=method, its=label, where=", batched over clients"), *its)
 
-    state: State = attempt(
-        lambda method, s: begun(f"{its}init", method.init(task, s), Algorithm.init(method, task, s)), start
-    )
+        return _named(stack, group, lambda: vmap(one)(hyper, *args))
+
+    state: State = attempt(lambda method, s: method.init(task, s), start)
     one = gather(state, torch.tensor(0))  # alone first: messages about shapes are plainer
     logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
     shape, wanted = (
@@ -73,23 +74,14 @@ def _try_clients(stack: Stack, group: Group) -> None:
             f"need {wanted}: one number for each of {classes} classes"
         )
     attempt(lambda _, s, inputs: task.logits(s, inputs), state, x)
-    state = attempt(lambda method, s, b: stepped(f"{its}local", method.local(task, s, b), s), state, batch)
-    offers: Message = attempt(lambda method, s: offered(f"{its}offer", method.offer(task, s)), state)
+    state = attempt(lambda method, s, b: method.local(task, s, b)[0], state, batch)
+    offers: Message = attempt(lambda method, s: method.offer(task, s), state)
     if not offers:
         return
-    for act, senders in (("mix", 2), ("mix", 1), ("adopt", 1)):
-        attempt(partial(_exchange, its + act, act, senders, task), state, _inbox(offers, senders), probe)
+    for act, senders in ((Checked.mix, 2), (Checked.mix, 1), (Checked.adopt, 1)):
+        attempt(lambda method, *a, act=act: act(method, task, *a)[0], state, _inbox(offers, senders), probe)
     if group.attack:
         attempt(partial(_lie, world.experiment.attack.name, group.attack, task), state, offers, probe, key)
-
-
-def _exchange(
-    what: str, act: str, senders: int, task: Task, method: Algorithm, state: State, inbox: Inbox, probe: Probe
-) -> State:
-    messages = f"{senders} message{'s'[: senders > 1]}"
-    with own_code(f"{what} of {type(method).__name__} failed on {messages}, batched over clients"):
-        given = getattr(method, act)(task, state, inbox, probe)
-    return exchanged(what, given, state, senders)
 
 
 def _lie(

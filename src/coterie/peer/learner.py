@@ -7,6 +7,7 @@ network, no file and no thread.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, receive, wake
 from coterie.core.attack import Attack, attack_key
+from coterie.core.contract import Checked
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.draws import batch_rows, first_model, first_row, probe_rows, step_keys
 from coterie.core.errors import CoterieError, ModelError
@@ -237,8 +239,10 @@ class Learner:
 
 def trial(client: Client) -> None:
     """One step, one exchange with itself: what cannot be run is told before the start."""
-    learner, name = Learner(client), type(client.task.model).__name__
+    name, method = type(client.task.model).__name__, type(client.algorithm).__name__
+    checked = Checked(method=client.algorithm, its=f"method {method}")
     try:
+        learner = Learner(dataclasses.replace(client, algorithm=checked))
         logits = client.task.logits(learner.now.state, client.own.train.x[:1])
         if logits.shape != (1, client.own.classes):
             raise ModelError(
@@ -247,12 +251,13 @@ def trial(client: Client) -> None:
             )
         learner.local()
         if message := learner.offer():
-            learner.wake([Heard(client.slot, message)])
-            learner.receive(Heard(client.slot, message))
+            itself = Heard(client.slot, message)
+            learner.wake([itself, itself])
+            learner.wake([itself])
+            learner.receive(itself)
     except CoterieError:
         raise
     except Exception as error:
-        method = type(client.algorithm).__name__
         raise ModelError(
             f"model {name} cannot be trained by {method} on samples of shape "
             f"{list(client.own.train.x.shape[1:])}: {told(error)}"
