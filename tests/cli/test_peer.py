@@ -209,6 +209,10 @@ def test_swarm_and_replay_mistakes(refused: Refused) -> None:
     for words, told in (
         (("swarm", "--preset", "quikstart"), "Did you mean 'quickstart'"),
         (("swarm", "--method", "FedProx"), "unknown method"),
+        (("swarm", "--set", 'grid={"train.lr" = [0.1, 0.2]}'), "one setting, one seed"),
+        (("swarm", "--set", "seeds=2"), "one setting, one seed"),
+        (("swarm", "--set", "device=cuda"), "peers learn on 'cpu', got 'cuda'"),
+        (("swarm", "--set", "population.late=0.5"), "leave it out: --set population={}"),
         (("replay", "nowhere"), "no such folder"),
         (("replay", "."), "no journal.jsonl"),
     ):

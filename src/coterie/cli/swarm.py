@@ -57,15 +57,20 @@ def swarm(
     from rich.console import Console
 
     from coterie.cli.swarm_progress import progress
-    from coterie.core.errors import UnknownNameError
+    from coterie.core.errors import ConfigError, UnknownNameError
     from coterie.experiment import Experiment
     from coterie.runs import free_name
     from coterie.runs.text import table
     from coterie.stopping import asked_to_stop
     from coterie.swarm import swarm as fly
 
-    changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "name": "swarm"}
+    changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "grid": {}, "name": "swarm"}
     chosen = Experiment.load(preset, {**changes, **overrides(sets or [])})
+    if chosen.grid or len(chosen.seeds) > 1:
+        raise ConfigError(
+            "a swarm is one run: one setting, one seed; leave out --set grid=…, and name one seed, such as "
+            "seeds=[7]"
+        )
     if method not in chosen.methods:
         raise UnknownNameError(f"method of {preset}", method, chosen.methods)
     console = Console()

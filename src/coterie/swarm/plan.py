@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from coterie.core.errors import ConfigError
 from coterie.core.toml import dumps
-from coterie.experiment import Experiment, World
+from coterie.experiment import Experiment, Population, World
 from coterie.peer.authority import REQUEST, Authority, request
 from coterie.peer.settings import Settings
 
-__all__ = ["FEDERATION", "free_ports", "lay_out", "names", "peer_settings", "states"]
+__all__ = ["FEDERATION", "fit_for_peers", "free_ports", "lay_out", "names", "peer_settings", "states"]
 
 FEDERATION = "swarm"
 HOST = "127.0.0.1"
@@ -23,6 +24,17 @@ HOST = "127.0.0.1"
 def names(count: int) -> list[str]:
     """p0, p1, ..."""
     return [f"p{i}" for i in range(count)]
+
+
+def fit_for_peers(experiment: Experiment) -> None:
+    """Refuse what only the simulator can do, rather than leave it out unsaid."""
+    if experiment.population != Population():
+        raise ConfigError(
+            "population: speeds and absences are the simulator's; real peers have clocks of their own, and are "
+            "away when they are stopped; leave it out: --set population={}"
+        )
+    if experiment.device != "cpu":
+        raise ConfigError(f"device: peers learn on 'cpu', got {experiment.device!r}; leave it out")
 
 
 def peer_settings(

@@ -17,7 +17,7 @@ from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run, RunFolder
 from coterie.swarm import results
-from coterie.swarm.plan import free_ports, lay_out, names, peer_settings, world_of
+from coterie.swarm.plan import fit_for_peers, free_ports, lay_out, names, peer_settings, world_of
 from coterie.swarm.process import PeerProcess, warm_up
 
 __all__ = ["Progress", "swarm"]
@@ -51,11 +51,12 @@ def swarm(
     rate: float | None = None,
     plots: bool = True,
 ) -> Run:
-    """Run one method of an experiment, first seed, by real peers, into a run folder.
+    """Run one method of an experiment, first seed, without its grid, by real peers, into a run folder.
 
     `rate`: at most so many iterations a second. `asked`: set to stop early, with the results up to then.
     """
     experiment = experiment.only(label)
+    fit_for_peers(experiment)
     world = world_of(experiment, label)
     m, iterations = experiment.data.clients, experiment.train.iterations
     say: Callable[[str], None] = progress.stage if progress else lambda text: None
