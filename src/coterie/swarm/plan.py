@@ -30,8 +30,8 @@ def fit_for_peers(experiment: Experiment) -> None:
     """Refuse what only the simulator can do, rather than leave it out unsaid."""
     if experiment.population != Population():
         raise ConfigError(
-            "population: speeds and absences are the simulator's; real peers have clocks of their own, and are "
-            "away when they are stopped; leave it out: --set population={}"
+            "population: speeds and absences are the simulator's; real peers have clocks of their own, and "
+            "are away when they are stopped; leave it out: --set population={}"
         )
     if experiment.device != "cpu":
         raise ConfigError(f"device: peers learn on 'cpu', got {experiment.device!r}; leave it out")
