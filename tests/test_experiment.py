@@ -169,6 +169,8 @@ def test_an_experiment_is_frozen() -> None:
         ("train.optimizer", "rmsprop"),
         ("train.optimizer", {"name": "sgd", "momentum": 1.0}),
         ("train.optimizer", {"name": "sgd", "momentun": 0.9}),
+        ("train.optimizer", {"name": "sgd", "weight_decay": True}),
+        ("train.optimizer", {"name": "adam", "beta1": "0.9"}),
         ("train.optimizer", {"name": "adam", "beta1": -0.1}),
         ("train.optimizer", {"name": "adam", "eps": 0}),
         ("exchange.every", 2),

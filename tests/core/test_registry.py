@@ -140,6 +140,8 @@ def test_what_is_no_plugin_is_refused(name: str) -> None:
     [
         ({"mu1": -1}, "methods.X.mu1: input should be greater than or equal to 0, got -1"),
         ({"mu1": "much"}, "methods.X.mu1: input should be a valid number.*got 'much'"),
+        ({"mu1": "0.1"}, "methods.X.mu1: expected a number, got '0.1'"),
+        ({"mu1": True}, "methods.X.mu1: expected a number, got True"),
         ({"mu1": float("nan")}, "methods.X.mu1"),
         ({"mu1": float("inf")}, "methods.X.mu1: .*finite"),
         ({"tau": 0}, "methods.X.tau: input should be greater than 0, got 0"),

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import torch
 from annotated_types import Ge, Gt, Lt
+from pydantic import Strict
 from torch import Tensor
 
 from coterie.core.types import Tensors
@@ -23,8 +24,8 @@ class Sgd:
     """Stochastic gradient descent with momentum and weight decay."""
 
     name: Literal["sgd"] = "sgd"
-    momentum: Annotated[float, Ge(0), Lt(1)] = 0.0
-    weight_decay: Annotated[float, Ge(0)] = 0.0
+    momentum: Annotated[float, Strict(), Ge(0), Lt(1)] = 0.0
+    weight_decay: Annotated[float, Strict(), Ge(0)] = 0.0
 
     def init(self, params: Tensors) -> Tensors:
         if self.momentum == 0:
@@ -45,10 +46,10 @@ class Adam:
     """Adam with bias correction."""
 
     name: Literal["adam"] = "adam"
-    beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
-    beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
-    eps: Annotated[float, Gt(0)] = 1e-8
-    weight_decay: Annotated[float, Ge(0)] = 0.0
+    beta1: Annotated[float, Strict(), Ge(0), Lt(1)] = 0.9
+    beta2: Annotated[float, Strict(), Ge(0), Lt(1)] = 0.999
+    eps: Annotated[float, Strict(), Gt(0)] = 1e-8
+    weight_decay: Annotated[float, Strict(), Ge(0)] = 0.0
 
     def init(self, params: Tensors) -> Tensors:
         some = next(iter(params.values()))

@@ -127,13 +127,17 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     if inspect.isfunction(plugin):
         return functools.partial(plugin, **options)
     try:
-        return TypeAdapter(plugin).validate_python(dict(options))
+        made = TypeAdapter(plugin).validate_python(dict(options))
     except ValidationError as error:
         raise ConfigError(explain(error, where, options)) from None
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     except Exception as error:  # the user's own class: abstract, or with fields that no option can fill
         raise ConfigError(f"{where}: {kind} {name!r} cannot be made: {told(error)}") from error
+    for key, value in options.items():
+        if isinstance(value, bool | str) and type(getattr(made, key, value)) in (int, float):
+            raise ConfigError(f"{where}.{key}: expected a number, got {value!r}")
+    return made
 
 
 def describe(plugin: Any) -> str:
