@@ -10,8 +10,12 @@ import pytest
 import coterie
 from coterie.core.registry import KINDS, describe, known, options
 
-OTHERS = {"coterie.engine.network.kernels", "coterie.peer.wire_pb2"}
-"""Needs Triton, which comes with GPUs; is made by a program."""
+OTHERS = {
+    "coterie.engine.network.kernels.convolution",
+    "coterie.engine.network.kernels.perceptron",
+    "coterie.peer.wire_pb2",
+}
+"""Need Triton, which comes with GPUs; is made by a program."""
 MODULES = [
     "coterie",
     *(m.name for m in pkgutil.walk_packages(coterie.__path__, "coterie.") if m.name not in OTHERS),

@@ -150,11 +150,11 @@ def test_blocks_and_strides_change_nothing(tmp_path: Path, monkeypatch: pytest.M
 class Cramped(ByHand):
     """Runs out of memory where more than two clients step at once, now and then in the middle."""
 
-    steps = 0
+    taken = 0
 
     def step(self, *args: Any) -> Any:
-        self.steps += 1
-        if len(args[3].lr) > 2 and self.steps > 3:
+        self.taken += 1
+        if len(args[3].lr) > 2 and self.taken > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return super().step(*args)
 

@@ -66,3 +66,17 @@ def test_memory_that_really_runs_out(tmp_path: Path) -> None:
     assert any("memory ran out at iteration" in notice for notice in watcher.notices)
     for key, outcome in whole.items():
         same(halved[key].tensors, outcome.tensors, 1e-4)
+
+
+def test_small_perceptrons_of_float32(tmp_path: Path) -> None:
+    """All steps between two events at once, by those who learn."""
+    changes: dict[str, Any] = {
+        "methods": EVERY_METHOD,
+        "dtype": "float32",
+        "tf32": False,
+        "model__dropout": 0.0,
+    }
+    want = run(hard(**changes), tmp_path / "cpu")
+    got = run(hard(**changes, device="cuda"), tmp_path / "cuda")
+    for key, outcome in want.items():
+        same(got[key].tensors, outcome.tensors, 1e-3)

@@ -19,10 +19,10 @@ from coterie.core.algorithm import Algorithm
 from coterie.core.optim import Sgd
 from coterie.core.task import Task
 from coterie.core.types import Batch, State, Tensors
-from coterie.engine.network import Network, descend, written_out
+from coterie.engine.network import Network, Perceptron, descend, written_out
 from coterie.engine.stack import Clients, Group, Stack, gather
 
-__all__ = ["ByHand", "Execution", "Lane", "OneByOne", "Stacked", "lanes"]
+__all__ = ["ByHand", "Drawn", "Execution", "Lane", "OneByOne", "Stacked", "lanes"]
 
 
 class Lane(NamedTuple):
@@ -36,11 +36,29 @@ class Lane(NamedTuple):
     """Views of the clients' tensors."""
 
 
+class Drawn(NamedTuple):
+    """What n clients learn from in K iterations."""
+
+    pool: Tensor
+    """`[P, ...]`, all samples"""
+    rows: Tensor
+    """`[K, n, B]`, their mini-batches in it"""
+    labels: Tensor
+    lr: Tensor
+    """`[K, n]`"""
+    learns: Tensor | None
+    """`[K, n]` who does; None: everybody"""
+
+
 class Execution(Protocol):
-    """One local step of n clients of a lane."""
+    """Local steps of n clients of a lane."""
 
     side_by_side: bool
     """Whether several threads may take a step at once, each of its own clients."""
+
+    def steps(self, group: Group, state: State, drawn: Drawn) -> Tensor | None:
+        """All of them at once, in place: the losses `[K, n]`; None: they are to be taken one by one."""
+        return None
 
     def step(
         self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
@@ -62,7 +80,7 @@ def lanes(stack: Stack, clients: Clients) -> list[Lane]:
     return found
 
 
-class ByHand:
+class ByHand(Execution):
     """Known layers in one batched call each, descending in place."""
 
     def __init__(self, task: Task, network: Network, compiled: bool = False) -> None:
@@ -70,6 +88,12 @@ class ByHand:
         self.side_by_side = network.one_by_one and not compiled
         self._gradients = torch.compile(network.gradients, dynamic=False) if compiled else network.gradients
         self._others = Stacked(task)
+        self._perceptron = Perceptron.of(network) if task.optimizer == Sgd() else None
+
+    def steps(self, group: Group, state: State, drawn: Drawn) -> Tensor | None:
+        if self._perceptron is None or not _ordinary(group):
+            return None
+        return self._perceptron.descend(state, *drawn)
 
     def step(
         self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
@@ -95,7 +119,7 @@ class ByHand:
         return state._replace(params=params, optim=optim), found.loss
 
 
-class Stacked:
+class Stacked(Execution):
     """All clients of a block in one batched call."""
 
     side_by_side = False  # the model's one module is lent to each call
@@ -114,7 +138,7 @@ class Stacked:
         return self._steps[key](hyper, state, batch, learns)
 
 
-class OneByOne:
+class OneByOne(Execution):
     """One client after the other, each as it would compute alone."""
 
     side_by_side = False

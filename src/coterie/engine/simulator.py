@@ -18,7 +18,7 @@ from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.crew import Crew
 from coterie.engine.evaluation import accuracies
 from coterie.engine.exchange import Event, broadcast, exchange, message_bytes
-from coterie.engine.execution import Execution, Lane, lanes
+from coterie.engine.execution import Drawn, Execution, Lane, lanes
 from coterie.engine.meetings import Meetings, sent
 from coterie.engine.pace import Pace
 from coterie.engine.recorder import Progress
@@ -180,6 +180,9 @@ class Simulator:
         keys = feed.keys(ts, block) if self.stack.task.random else torch.zeros_like(lr, dtype=torch.int64)
         hyper = {k: v[inside] for k, v in lane.hyper.items()}
         state = gather(lane.state, inside)
+        drawn = Drawn(feed.pool, rows, labels, lr, learns)
+        if (found := self.execution.steps(lane.group, state, drawn)) is not None:
+            return found
         losses: list[Tensor] = []
         for k in range(len(ts)):
             mask, reason = None if learns is None else learns[k], ""

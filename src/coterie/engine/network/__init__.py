@@ -6,5 +6,6 @@ chain of known layers, the chain rule is written out here, one file a layer, and
 """
 
 from coterie.engine.network.network import Gradients, Network, descend, network, written_out
+from coterie.engine.network.perceptron import Perceptron
 
-__all__ = ["Gradients", "Network", "descend", "network", "written_out"]
+__all__ = ["Gradients", "Network", "Perceptron", "descend", "network", "written_out"]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.types import Tensors
+from coterie.engine.network.kernels import kernels
 from coterie.engine.network.layer import Forward, Gradient
 
 __all__ = ["Convolution"]
@@ -37,7 +38,7 @@ class Convolution:
         if not (usual and square and dense):
             return None
         tf32 = module.weight.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
-        return cls(name, k, int(p), _kernels() if tf32 else None)
+        return cls(name, k, int(p), kernels("convolution") if tf32 else None)
 
     def forward(self, state: Tensors, x: Tensor) -> Forward:
         w, b = state[f"{self.name}.weight"], state[f"{self.name}.bias"]
@@ -67,16 +68,6 @@ class Convolution:
         if dx is not None and p:
             dx = dx[:, :, p:-p, p:-p]
         return dx, {f"{self.name}.weight": dw, f"{self.name}.bias": dy.flatten(1, 3).sum(dim=1)}
-
-
-def _kernels() -> ModuleType | None:
-    if not torch.cuda.is_available():
-        return None
-    try:
-        from coterie.engine.network import kernels
-    except ImportError:  # Triton comes with torch for the GPUs that it knows
-        return None
-    return kernels
 
 
 def _padded(x: Tensor, p: int) -> Tensor:

@@ -108,7 +108,7 @@ def _input_gradient(
     dy += client * (rows // (height * width)) * high * wide * O
     w += client * K * K * C * O
     total = tl.zeros((BM, BC), dtype=tl.float32)
-    for uv in range(0, K * K):
+    for uv in range(K * K):
         a, b = i - uv // K, j - uv % K
         inside = (row < rows) & (a >= 0) & (a < high) & (b >= 0) & (b < wide)
         at = (image * high + a) * wide + b

@@ -1,0 +1,20 @@
+"""Kernels of our own for GPUs, in Triton; nothing here is loaded where there is none."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+import torch
+
+__all__ = ["kernels"]
+
+
+def kernels(name: str) -> ModuleType | None:
+    """Those for this kind of layers; None: there is no GPU, or none that Triton knows."""
+    if not torch.cuda.is_available():
+        return None
+    try:
+        return import_module(f"{__name__}.{name}")
+    except ImportError:  # Triton comes with torch for the GPUs that it knows
+        return None

@@ -1,0 +1,80 @@
+"""Two dense layers with a ReLU between them: on a GPU, all local steps between two events at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from coterie.core.types import State
+from coterie.engine.network.batch_norm import BatchNorm
+from coterie.engine.network.kernels import kernels
+from coterie.engine.network.linear import Linear
+from coterie.engine.network.network import Network
+from coterie.engine.network.shapes import Flatten, Relu
+
+__all__ = ["Perceptron"]
+
+
+@dataclass
+class Perceptron:
+    """A perceptron with one hidden layer, and the kernel that takes it through its steps."""
+
+    norm: BatchNorm | None
+    """Of the inputs."""
+    first: Linear
+    last: Linear
+    kernel: ModuleType | None
+
+    @classmethod
+    def of(cls, network: Network) -> Perceptron | None:
+        """None where the network is another one, or there is no kernel for it here."""
+        layers = list(network.layers)
+        if isinstance(layers[0], Flatten):
+            layers.pop(0)
+        norm = layers.pop(0) if isinstance(layers[0], BatchNorm) else None
+        match layers:
+            case [Linear(bias=True) as first, Relu(), Linear(bias=True) as last]:
+                kernel = kernels("perceptron")
+                return cls(norm, first, last, kernel) if kernel else None
+        return None
+
+    def descend(
+        self, state: State, pool: Tensor, rows: Tensor, labels: Tensor, lr: Tensor, learns: Tensor | None
+    ) -> Tensor | None:
+        """Through the mini-batches in these rows `[K, n, B]` of the pool, in place; the losses `[K, n]`.
+
+        None: nothing was done, since the kernel cannot be used.
+        """
+        params, buffers, norm = state.params, state.buffers, self.norm
+        weights = [
+            params[f"{one.name}.{part}"] for one in (self.first, self.last) for part in ("weight", "bias")
+        ]
+        scaling = [
+            *(params[f"{norm.name}.{part}"] for part in ("weight", "bias")),
+            *(buffers[f"{norm.name}.{part}"] for part in ("running_mean", "running_var")),
+        ] if norm else []  # fmt: skip
+        batch = rows.shape[-1]
+        if not (
+            self.kernel
+            and pool.device.type == "cuda"
+            and pool.dtype == torch.float32
+            and all(x.is_contiguous() for x in (*weights, *scaling))
+            and self.kernel.fits(weights[0].shape[1], weights[2].shape[1], batch)
+            and (norm is None or batch > 1)
+        ):
+            return None
+        given = pool.flatten(1), rows.contiguous(), labels.contiguous(), lr.contiguous()
+        who = None if learns is None else learns.contiguous()
+        constants = (norm.eps, norm.momentum) if norm else (0.0, 0.0)
+        precision = "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+        try:
+            losses: Tensor = self.kernel.steps(weights, scaling, *constants, *given, who, precision)
+        except self.kernel.OutOfResources:  # a GPU with less room on its chips than those it was made for
+            self.kernel = None
+            return None
+        if norm:
+            buffers[f"{norm.name}.num_batches_tracked"] += len(rows) if who is None else who.sum(dim=0)
+        return losses
