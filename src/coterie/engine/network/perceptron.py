@@ -31,15 +31,15 @@ class Perceptron:
     @classmethod
     def of(cls, network: Network) -> Perceptron | None:
         """None where the network is another one, or there is no kernel for it here."""
-        layers = list(network.layers)
-        if isinstance(layers[0], Flatten):
-            layers.pop(0)
-        norm = layers.pop(0) if isinstance(layers[0], BatchNorm) else None
+        layers = network.layers[isinstance(network.layers[0], Flatten) :]
         match layers:
+            case [BatchNorm() as norm, Linear(bias=True) as first, Relu(), Linear(bias=True) as last]:
+                found = cls(norm, first, last, kernels("perceptron"))
             case [Linear(bias=True) as first, Relu(), Linear(bias=True) as last]:
-                kernel = kernels("perceptron")
-                return cls(norm, first, last, kernel) if kernel else None
-        return None
+                found = cls(None, first, last, kernels("perceptron"))
+            case _:
+                return None
+        return found if found.kernel else None
 
     def descend(
         self, state: State, pool: Tensor, rows: Tensor, labels: Tensor, lr: Tensor, learns: Tensor | None
