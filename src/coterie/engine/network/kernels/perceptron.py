@@ -7,7 +7,10 @@ $W \leftarrow W - \delta x^T, \quad z \leftarrow z + W x'$
 
 with $x$, $\delta$ the last step's inputs and its gradient by $z$, times its rate, and $x'$ this step's
 inputs. So a weight is read and written once a step, no gradient ever, and all else stays on the chip.
-Inputs may be normalised over the mini-batch; their scale, shift and running statistics go along.
+Inputs may be normalised over the mini-batch, $x = \gamma \hat x + \beta$; then
+
+$\delta x^T = (\delta \hat x^T) \gamma + (\delta 1) \beta^T$, and the gradients by $\gamma$ and $\beta$ are the sums over the units
+of $W \delta \hat x^T$ and $W \delta 1$, entry by entry.
 """
 
 from __future__ import annotations
@@ -53,8 +56,10 @@ def steps(
     """
     (n, hidden, inputs), classes, (k, _, batch) = weights[0].shape, weights[2].shape[1], rows.shape
     losses = torch.empty(k, n, dtype=lr.dtype, device=lr.device)
+    moments = torch.zeros(2, n, inputs, dtype=lr.dtype, device=lr.device) if norm else losses
     _steps[(n,)](
-        pool, rows, labels, lr, lr if learns is None else learns, *weights, *(norm or weights), losses, n, k,
+        pool, rows, labels, lr, lr if learns is None else learns, *weights,
+        *(norm or weights), moments, losses, n, k,
         D=inputs, H=hidden, L=classes, B=batch,
         BD=TILE, BH=_block(hidden), BL=_block(classes), BB=_block(batch),
         NORM=bool(norm), EPS=eps, MOMENTUM=momentum, CHOSEN=learns is not None, PRECISION=precision,
@@ -69,7 +74,7 @@ def _block(size: int) -> int:
 
 @triton.jit(do_not_specialize=["n", "steps"])
 def _steps(
-    pool, rows, labels, lr, learns, w1, b1, w2, b2, scales, shifts, means, variances, losses, n, steps,
+    pool, rows, labels, lr, learns, w1, b1, w2, b2, scales, shifts, means, variances, moments, losses, n, steps,
     D: tl.constexpr, H: tl.constexpr, L: tl.constexpr, B: tl.constexpr,
     BD: tl.constexpr, BH: tl.constexpr, BL: tl.constexpr, BB: tl.constexpr,
     NORM: tl.constexpr, EPS: tl.constexpr, MOMENTUM: tl.constexpr,
@@ -85,11 +90,11 @@ def _steps(
     last = w2 + o[None, :] * H + h[:, None]
     bias1, bias2 = tl.load(b1 + h, mask=unit, other=0.0), tl.load(b2 + o, mask=label, other=0.0)
     weight2 = tl.load(last, mask=unit[:, None] & label[None, :], other=0.0)
-    delta = tl.zeros((BH, BB), dtype=tl.float32)
+    delta, drift = tl.zeros((BH, BB), dtype=tl.float32), tl.zeros((BH,), dtype=tl.float32)
     before = tl.zeros((BB,), dtype=tl.int64)
     for step in range(0, steps + 1):  # the last time only to finish the last step
         now = tl.minimum(step, steps - 1) * n + client
-        row = tl.load(rows + now * B + b, mask=sample, other=0)
+        row, leader = tl.load(rows + now * B + b, mask=sample, other=0), tl.load(rows + now * B)
         learning = tl.minimum(steps - step, 1)
         if CHOSEN:
             learning *= tl.load(learns + now).to(tl.int32)
@@ -103,19 +108,31 @@ def _steps(
             if NORM:
                 scale = tl.load(scales + own, mask=d < D, other=0.0)
                 shift = tl.load(shifts + own, mask=d < D, other=0.0)
-                normal, _mean, _variance = _normalised(x, inside, B, EPS)
-                x = normal * scale[None, :] + shift[None, :]
-                slope = tl.dot(tl.trans(delta), weight, input_precision=PRECISION)
-                scale -= tl.sum(slope * normal, axis=0)
-                shift -= tl.sum(slope, axis=0)
+                mean = tl.load(moments + own, mask=d < D, other=0.0)
+                inverse = tl.load(moments + n * D + own, mask=d < D, other=0.0)
+                x = tl.where(inside, (x - mean[None, :]) * inverse[None, :], 0.0)
+                slope = tl.dot(delta, x, input_precision=PRECISION)
+                by_scale, by_shift = tl.reduce((weight * slope, weight * drift[:, None]), 0, _sums)
+                weight -= slope * scale[None, :] + drift[:, None] * shift[None, :]
+                scale -= by_scale
+                shift -= by_shift
                 tl.store(scales + own, scale, mask=d < D)
                 tl.store(shifts + own, shift, mask=d < D)
-            weight -= tl.dot(delta, x, input_precision=PRECISION)
+            else:
+                weight -= tl.dot(delta, x, input_precision=PRECISION)
             tl.store(there, weight, mask=known)
             x = tl.load(pool + row[:, None] * D + d[None, :], mask=inside, other=0.0)
             if NORM:
-                normal, mean, variance = _normalised(x, inside, B, EPS)
-                x = normal * scale[None, :] + shift[None, :]
+                near = tl.load(pool + leader * D + d, mask=d < D, other=0.0)  # so that squares stay small
+                x = tl.where(inside, x - near[None, :], 0.0)
+                mean, square = tl.reduce((x, x * x), 0, _sums)
+                mean /= B
+                variance = tl.maximum(square / B - mean * mean, 0.0)
+                inverse = 1 / tl.sqrt(variance + EPS)
+                x = (x - mean[None, :]) * inverse[None, :] * scale[None, :] + shift[None, :]
+                mean += near
+                tl.store(moments + own, mean, mask=d < D)
+                tl.store(moments + n * D + own, inverse, mask=d < D)
                 kept = d < D * learning
                 was = tl.load(means + own, mask=kept, other=0.0)
                 tl.store(means + own, was + MOMENTUM * (mean - was), mask=kept)
@@ -137,8 +154,9 @@ def _steps(
             slope = tl.where((b < B * learning)[:, None], slope, 0.0)
             delta = tl.dot(weight2, tl.trans(slope), input_precision=PRECISION)
             delta = tl.where(y > 0.0, delta, 0.0)
+            drift = tl.sum(delta, axis=1)
             weight2 -= tl.dot(y, slope, input_precision=PRECISION)
-            bias1 -= tl.sum(delta, axis=1)
+            bias1 -= drift
             bias2 -= tl.sum(slope, axis=0)
             before = row
         tl.debug_barrier()  # what one thread has written another one may read
@@ -148,9 +166,5 @@ def _steps(
 
 
 @triton.jit
-def _normalised(x, inside, B: tl.constexpr, EPS: tl.constexpr):
-    """Over the samples of a mini-batch; with their mean and variance."""
-    mean = tl.sum(x, axis=0) / B
-    x = tl.where(inside, x - mean[None, :], 0.0)
-    variance = tl.sum(x * x, axis=0) / B
-    return x * (1 / tl.sqrt(variance + EPS))[None, :], mean, variance
+def _sums(a, b, c, d):
+    return a + c, b + d
