@@ -9,8 +9,9 @@ with $x$, $\delta$ the last step's inputs and its gradient by $z$, times its rat
 inputs. So a weight is read and written once a step, no gradient ever, and all else stays on the chip.
 Inputs may be normalised over the mini-batch, $x = \gamma \hat x + \beta$; then
 
-$\delta x^T = (\delta \hat x^T) \gamma + (\delta 1) \beta^T$, and the gradients by $\gamma$ and $\beta$ are the sums over the units
-of $W \delta \hat x^T$ and $W \delta 1$, entry by entry.
+$\delta x^T = (\delta \hat x^T) \gamma + (\delta 1) \beta^T$,
+
+and the gradients by $\gamma$ and $\beta$ are sums over the units of $W$ times either product, entry by entry.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def _block(size: int) -> int:
 
 @triton.jit(do_not_specialize=["n", "steps"])
 def _steps(
-    pool, rows, labels, lr, learns, w1, b1, w2, b2, scales, shifts, means, variances, moments, losses, n, steps,
+    pool, rows, labels, lr, learns, w1, b1, w2, b2, scales, shifts, means, variances, moments, losses,
+    n, steps,
     D: tl.constexpr, H: tl.constexpr, L: tl.constexpr, B: tl.constexpr,
     BD: tl.constexpr, BH: tl.constexpr, BL: tl.constexpr, BB: tl.constexpr,
     NORM: tl.constexpr, EPS: tl.constexpr, MOMENTUM: tl.constexpr,
