@@ -75,8 +75,12 @@ def test_small_perceptrons_of_float32(tmp_path: Path) -> None:
         "dtype": "float32",
         "tf32": False,
         "model__dropout": 0.0,
+        "model__norm": "none",
+        "train__optimizer": "sgd",
     }
     want = run(hard(**changes), tmp_path / "cpu")
     got = run(hard(**changes, device="cuda"), tmp_path / "cuda")
+    again = run(hard(**changes, device="cuda"), tmp_path / "again")
     for key, outcome in want.items():
         same(got[key].tensors, outcome.tensors, 1e-3)
+        same(again[key].tensors, got[key].tensors, 0.0)
