@@ -23,6 +23,7 @@ with overheard() as heard:
     os.write(2, b"vel INFO is not suitable\\n{HEAD}{PLAIN}\\n")
     heard.read(told.append)
     print("from Python", file=sys.stderr)
+    os.write(2, b"a last word\\n")
 os.write(2, b"as before\\n")
 for one in told:
     print(one.reason, one)
@@ -32,6 +33,7 @@ for one in told:
         "from elsewhere\n"
         "a TLS handshake failed: http request\n"
         "from Python\n"
+        "a last word\n"
         "as before\n"
     )
     assert ended.stdout == (

@@ -45,10 +45,10 @@ class Overheard:
 
     def read(self, refused: Callable[[Refused], None]) -> None:
         """Handle all that is there; never waits."""
-        try:
-            data = os.read(self._pipe, 1 << 16)
-        except BlockingIOError:
-            return
+        data = b""
+        with contextlib.suppress(BlockingIOError):
+            while more := os.read(self._pipe, 1 << 16):
+                data += more
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if failed := _FAILED.search(line):
@@ -74,10 +74,12 @@ def overheard() -> Iterator[Overheard]:
         faulthandler.enable(out)
         os.dup2(into, _STDERR)
         os.close(into)
+        heard = Overheard(pipe, out)
         try:
-            yield Overheard(pipe, out)
+            yield heard
         finally:
             os.dup2(out.fileno(), _STDERR)
+            heard.read(lambda refusal: None)  # what came after the last look
             os.close(pipe)
             faulthandler.disable()
             sys.stderr = former
