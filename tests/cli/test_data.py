@@ -160,7 +160,7 @@ def test_a_run_without_its_data(coterie: Command) -> None:
     assert "run: coterie data fetch emnist-balanced --data far" in error(
         coterie, "check", "small.toml", "--set", "data.set=emnist", "--data", "far"
     )
-    assert not Path("runs/small").exists()
+    assert not Path("runs").exists()
 
 
 def test_a_run_with_damaged_data(coterie: Command) -> None:

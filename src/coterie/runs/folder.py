@@ -34,9 +34,9 @@ class RunFolder:
     ends with this process, however that ends.
     """
 
-    def __init__(self, path: Path, lock: int) -> None:
-        """Use `create` or `resume`."""
-        self.path = path
+    def __init__(self, path: Path, lock: int, made: Sequence[Path] = ()) -> None:
+        """Use `create` or `resume`. `made`: the folders that were not there before, from the inside."""
+        self.path, self._made = path, made
         self._lock: int | None = lock
         self._waiting = {name: bytearray() for name in _APPENDED}
 
@@ -45,6 +45,7 @@ class RunFolder:
         """A new folder; one that has anything in it is refused. `device`: its full name, if known."""
         path = Path(path)
         _refuse_filled(path)
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
         with explained(path):
             path.mkdir(parents=True, exist_ok=True)
         with locked(path) as lock:
@@ -61,7 +62,7 @@ class RunFolder:
                 for name in files:
                     (path / name).unlink(missing_ok=True)
                 raise
-            return cls(path, lock)
+            return cls(path, lock, made)
 
     @classmethod
     def resume(cls, path: str | Path, experiment: Experiment) -> Self:
@@ -127,7 +128,8 @@ class RunFolder:
         for waiting in self._waiting.values():
             waiting.clear()
         with contextlib.suppress(OSError):  # somebody else's files are in it
-            self.path.rmdir()
+            for folder in self._made:
+                folder.rmdir()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
