@@ -20,7 +20,7 @@ from coterie.peer.grpc_common import SERVICE, grpc
 from coterie.peer.records import DenyList, Record
 from coterie.peer.transport import Version
 from tests.peer.forgeries import CLIENT, DAY, SERVER, Forgery, below_a_leaf, client_hello, stranger
-from tests.peer.loopback import Desk, raw_push, reason, serving
+from tests.peer.loopback import Desk, reason, refused_push, serving
 from tests.threats.security_siege import HOME, Siege, rejected, turned_away
 from tests.threats.world import opened
 
@@ -103,7 +103,7 @@ def test_row_04_a_model_in_the_name_of_another(siege: Siege) -> None:
         async with siege.channel("p2") as channel:
             letter = siege.letter("p1", version=Version(2**40, 1))
             asks = [siege.opening(letter), *siege.chunks(letter)]
-            assert await rejected(raw_push(channel, asks)) == "identity"
+            assert await refused_push(channel, asks) == "identity"
 
     with siege.refused(Reason.IDENTITY):
         asyncio.run(main())
