@@ -19,8 +19,8 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_plugins", {kind: dict(registry.known(kind)) for kind in registry.KINDS})
 
 
-WAITING = ("threats", "sweep", "swarm", "dashboard")
-"""Tests that wait for processes, clusters and browsers more than they compute, the longest first."""
+WAITING = ("threats", "sweep", "swarm", "dashboard", "peer")
+"""Tests that wait for processes, clusters, browsers and sockets more than they compute, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
