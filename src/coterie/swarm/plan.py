@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import socket
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, RunError
 from coterie.core.toml import dumps
 from coterie.experiment import Experiment, Population, World
 from coterie.peer.authority import REQUEST, Authority, request
@@ -19,6 +21,8 @@ __all__ = ["FEDERATION", "fit_for_peers", "free_ports", "lay_out", "names", "pee
 
 FEDERATION = "swarm"
 HOST = "127.0.0.1"
+_PORTS = range(10240, 32768)
+_numbers = itertools.count(97 * os.getpid())
 
 
 def names(count: int) -> list[str]:
@@ -105,13 +109,24 @@ def states(run: Path, count: int) -> list[Path]:
     return [run / "peers" / name / "state" for name in names(count)]
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on at this moment."""
+def free_ports(wanted: int) -> list[int]:
+    """Ports of loopback that nobody listens on at this moment.
+
+    Systems give ports to outgoing connections from 32768 up, so those here stay free until they are used;
+    where the search begins depends on the process, so that two that search at once do not meet.
+    """
+    found: list[int] = []
     with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
+        for number in itertools.islice(_numbers, len(_PORTS)):
+            if len(found) == wanted:
+                return found
+            one = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                one.bind((HOST, port := _PORTS[number % len(_PORTS)]))
+                found.append(port)
+    raise RunError(
+        f"{HOST} has no {wanted} free ports from {_PORTS[0]} to {_PORTS[-1]}; stop what holds them"
+    )
 
 
 def world_of(experiment: Experiment, label: str) -> World:
