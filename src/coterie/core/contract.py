@@ -52,9 +52,8 @@ class Checked(Algorithm):
         return new, info
 
     def offer(self, task: Task, state: State) -> Message:
-        what, given = f"{self.its}: offer", self.method.offer(task, state)
-        if not isinstance(given, dict):
-            raise ConfigError(f"{what} must give a dict of tensors, got {kind_of(given)}")
+        what = f"{self.its}: offer"
+        given = _dict(what, self.method.offer(task, state))
         for name, tensor in given.items():
             if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
                 raise ConfigError(
@@ -85,16 +84,15 @@ class Checked(Algorithm):
 
 def same_tensors(what: str, given: Any, wanted: Tensors) -> Tensors:
     """Tensors with the names, shapes and types of those that are wanted."""
-    if not isinstance(given, dict):
-        raise ConfigError(f"{what} must give a dict of tensors, got {kind_of(given)}")
-    for name in [*wanted, *given]:
-        if (name in given) != (name in wanted):
+    found = _dict(what, given)
+    for name in [*wanted, *found]:
+        if (name in found) != (name in wanted):
             odd = "is missing" if name in wanted else "is new"
             raise ConfigError(f"{what}: {name!r} {odd}; expected the same tensors as it was given")
     for name, tensor in wanted.items():
-        if kind_of(given[name]) != kind_of(tensor):
-            raise ConfigError(f"{what}: {name!r} must be {kind_of(tensor)}, got {kind_of(given[name])}")
-    return given
+        if kind_of(found[name]) != kind_of(tensor):
+            raise ConfigError(f"{what}: {name!r} must be {kind_of(tensor)}, got {kind_of(found[name])}")
+    return found
 
 
 def finite(given: Any) -> bool:
@@ -103,6 +101,12 @@ def finite(given: Any) -> bool:
         return not isinstance(given, str) and math.isfinite(given)
     except (TypeError, ValueError, RuntimeError):
         return False
+
+
+def _dict(what: str, given: Any) -> Tensors:
+    if not isinstance(given, dict):
+        raise ConfigError(f"{what} must give a dict of tensors, got {kind_of(given)}")
+    return given
 
 
 def _pair(what: str, given: Any, state: State) -> tuple[State, Info]:

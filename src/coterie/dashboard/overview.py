@@ -65,6 +65,7 @@ def overview(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
         "complete": float(unhurried),
         "path": str(run.path),
         "way_on": run.way_on,
+        "resuming": run.resuming,
         "groups": summary["groups"],
         "length": length,
         "closing": closing,

@@ -177,12 +177,12 @@ class Simulator:
         feed = self.stack.feed
         inside = slice(block.start - lane.clients.start, block.stop - lane.clients.start)
         rows, labels = feed.rows(feed.train, feed.draws(ts, block, self.experiment.train.batch))
-        keys = feed.keys(ts, block) if self.stack.task.random else torch.zeros_like(lr, dtype=torch.int64)
-        hyper = {k: v[inside] for k, v in lane.hyper.items()}
         state = gather(lane.state, inside)
         drawn = Drawn(feed.pool, rows, labels, lr, learns)
         if (found := self.execution.steps(lane.group, state, drawn)) is not None:
             return found
+        keys = feed.keys(ts, block) if self.stack.task.random else torch.zeros_like(lr, dtype=torch.int64)
+        hyper = {k: v[inside] for k, v in lane.hyper.items()}
         losses: list[Tensor] = []
         for k in range(len(ts)):
             mask, reason = None if learns is None else learns[k], ""

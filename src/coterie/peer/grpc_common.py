@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 os.environ.setdefault(
     "GRPC_ENABLE_FORK_SUPPORT", "0"
 )  # its handlers stall processes that fork beside threads
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # strangers could fill the log with failed handshakes
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # unless somebody reads what it says (`overheard`)
 
 import grpc as _grpc
 

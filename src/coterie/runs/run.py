@@ -96,9 +96,13 @@ class Run:
 
     @property
     def way_on(self) -> str | None:
-        """The command that continues a run which has ended too early; a swarm's cannot be continued."""
-        early = self.status["state"] in ("stopped", "failed", "interrupted")
-        if not early or (self.path / "peers").exists():
+        """The command that continues it, if it has ended too early."""
+        return self.resuming if self.status["state"] in ("stopped", "failed", "interrupted") else None
+
+    @property
+    def resuming(self) -> str | None:
+        """The command that continues it; a swarm's run cannot be continued."""
+        if (self.path / "peers").exists():
             return None
         return shlex.join(["coterie", "run", "--resume", "--out", str(self.path)])
 

@@ -46,7 +46,7 @@ function head(run) {
     pill(run), run.state === "done" ? h("span", {}, `${count(run.iterations)} iterations in ${duration(run.seconds)}`) : progress(run),
     h("span", {}, plural(run.clients, "client")), run.groups > 1 && h("span", {}, plural(run.groups, "group")),
     h("span", {}, plural(run.seeds, "seed")), h("span", {}, day(run.date), " UTC"),
-    run.quiet && h("p", { class: "hint" }, `No sign of life for ${duration(run.quiet)}. If its process was killed, continue with `, h("code", {}, `coterie run --resume --out ${run.path}`)),
+    run.quiet && h("p", { class: "hint" }, `No sign of life for ${duration(run.quiet)}.`, run.resuming && " If its process was killed, continue with ", run.resuming && h("code", {}, run.resuming)),
     run.way_on && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.way_on)));
 }
 

@@ -48,15 +48,12 @@ class Perceptron:
 
         None: nothing was done, since the kernel cannot be used.
         """
-        params, buffers, norm = state.params, state.buffers, self.norm
+        whole, norm, batch = {**state.params, **state.buffers}, self.norm, rows.shape[-1]
         weights = [
-            params[f"{one.name}.{part}"] for one in (self.first, self.last) for part in ("weight", "bias")
+            whole[f"{one.name}.{part}"] for one in (self.first, self.last) for part in ("weight", "bias")
         ]
-        scaling = [
-            *(params[f"{norm.name}.{part}"] for part in ("weight", "bias")),
-            *(buffers[f"{norm.name}.{part}"] for part in ("running_mean", "running_var")),
-        ] if norm else []  # fmt: skip
-        batch = rows.shape[-1]
+        parts = ("weight", "bias", "running_mean", "running_var")
+        scaling = [whole[f"{norm.name}.{part}"] for part in parts] if norm else []
         if not (
             self.kernel
             and pool.device.type == "cuda"
@@ -76,5 +73,5 @@ class Perceptron:
             self.kernel = None
             return None
         if norm:
-            buffers[f"{norm.name}.num_batches_tracked"] += len(rows) if who is None else who.sum(dim=0)
+            whole[f"{norm.name}.num_batches_tracked"] += len(rows) if who is None else who.sum(dim=0)
         return losses

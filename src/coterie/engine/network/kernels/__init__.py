@@ -7,7 +7,7 @@ from types import ModuleType
 
 import torch
 
-__all__ = ["kernels"]
+__all__ = ["block", "kernels"]
 
 
 def kernels(name: str) -> ModuleType | None:
@@ -18,3 +18,8 @@ def kernels(name: str) -> ModuleType | None:
         return import_module(f"{__name__}.{name}")
     except ImportError:  # Triton comes with torch for the GPUs that it knows
         return None
+
+
+def block(size: int) -> int:
+    """The side of a tile that holds so many numbers: products are of powers of two, from 16 up."""
+    return max(16, 1 << (size - 1).bit_length())

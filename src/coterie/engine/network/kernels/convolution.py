@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from coterie.engine.network.kernels import block
+
 __all__ = ["convolved", "input_gradient", "weight_gradient"]
 
 ROWS = 128
@@ -30,7 +32,7 @@ def convolved(x: Tensor, w: Tensor, bias: Tensor, k: int) -> Tensor:
     rows = b * high * wide
     _convolved[(n, triton.cdiv(rows, ROWS))](
         x, w, bias, y, rows, height, width, high, wide,
-        C=c, O=o, K=k, BO=_block(o), BM=ROWS, BK=DEPTH,
+        C=c, O=o, K=k, BO=block(o), BM=ROWS, BK=DEPTH,
     )  # fmt: skip
     return y
 
@@ -43,7 +45,7 @@ def input_gradient(dy: Tensor, w: Tensor, shape: torch.Size, k: int) -> Tensor:
     rows = b * height * width
     _input_gradient[(n, triton.cdiv(rows, ROWS // 2))](
         dy, w, dx, rows, height, width, high, wide,
-        C=c, O=o, K=k, BC=_block(c), BO=_block(o), BM=ROWS // 2,
+        C=c, O=o, K=k, BC=block(c), BO=block(o), BM=ROWS // 2,
     )  # fmt: skip
     return dx
 
@@ -57,13 +59,9 @@ def weight_gradient(x: Tensor, dy: Tensor, k: int) -> Tensor:
     dw = torch.empty(parts, n, k * k * c, o, dtype=dy.dtype, device=dy.device)
     _weight_gradient[(n, triton.cdiv(k * k * c, DEPTH), parts)](
         x, dy, dw, n, rows, height, width, high, wide,
-        C=c, O=o, K=k, BO=_block(o), BM=ROWS, BK=DEPTH, STRETCH=STRETCH,
+        C=c, O=o, K=k, BO=block(o), BM=ROWS, BK=DEPTH, STRETCH=STRETCH,
     )  # fmt: skip
     return dw.sum(dim=0)
-
-
-def _block(size: int) -> int:
-    return max(16, int(triton.next_power_of_2(size)))
 
 
 @triton.jit

@@ -24,6 +24,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
+from coterie.engine.network.kernels import block
+
 __all__ = ["OutOfResources", "fits", "steps"]
 
 TILE = 32
@@ -35,7 +37,7 @@ MOST = 128 * 64
 
 def fits(hidden: int, classes: int, batch: int) -> bool:
     """Whether what must stay on the chip does."""
-    return _block(hidden) * max(TILE, _block(classes), _block(batch)) <= MOST
+    return block(hidden) * max(TILE, block(classes), block(batch)) <= MOST
 
 
 def steps(
@@ -62,15 +64,11 @@ def steps(
         pool, rows, labels, lr, lr if learns is None else learns, *weights,
         *(norm or weights), moments, losses, n, k,
         D=inputs, H=hidden, L=classes, B=batch,
-        BD=TILE, BH=_block(hidden), BL=_block(classes), BB=_block(batch),
+        BD=TILE, BH=block(hidden), BL=block(classes), BB=block(batch),
         NORM=bool(norm), EPS=eps, MOMENTUM=momentum, CHOSEN=learns is not None, PRECISION=precision,
         num_warps=WARPS, num_stages=STAGES,
     )  # fmt: skip
     return losses
-
-
-def _block(size: int) -> int:
-    return max(16, int(triton.next_power_of_2(size)))
 
 
 @triton.jit(do_not_specialize=["n", "steps"])
