@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -218,8 +219,16 @@ HALVES = {"y": [0, 1] * 20}
 @pytest.mark.parametrize(
     ("columns", "data", "message"),
     [
-        (HALVES, {"sizes": [100, 100]}, r"client 0 needs 100 .* 20 for validation, of 2 .* only 28 such"),
-        (HALVES, {"sizes": [10, 10], "overlap": False}, r"client 2 .* only 4 such samples left by other"),
+        (
+            HALVES,
+            {"sizes": [100, 100]},
+            r"client 0 needs 100 .* 20 for validation, of 2 .* only 24 \+ 4 such",
+        ),
+        (
+            HALVES,
+            {"sizes": [10, 10], "overlap": False},
+            r"client 2 .* only 4 \+ 0 such samples left by other",
+        ),
         (HALVES, {"partition": {"name": "pathological", "num_classes_per_partition": 3}}, "= 3, but only 2"),
         (HALVES, {"shift": [{"name": "concept", "groups": 3}]}, "3 groups cannot all differ on 2 labels"),
         (HALVES, {"shift": ["rotate"]}, "rotate shift: expected images"),
@@ -295,6 +304,67 @@ def test_a_user_s_partition_is_checked(mine: Path) -> None:
         deal(clients=3, set="mine:Flat")
     with pytest.raises(DataError, match=r"expected a Dataset, a pair .* got NoneType"):
         deal(clients=3, set="mine:none")
+
+
+def counts(split: Split) -> npt.NDArray[np.int64]:
+    """The labels of every client, `[M, 10]`."""
+    return np.array([y.bincount(minlength=10).tolist() for y in labels(split)])
+
+
+@pytest.mark.parametrize("sizes", [[20, 30], [15, 100], "all"])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_validation_labels_say_nothing_of_training_labels(sizes: Any, overlap: bool) -> None:
+    """IID clients have the same proportions, so what is left of the correlation is rounding alone."""
+    clients = 20 if sizes == "all" or (overlap and sizes[1] < 100) else 12
+    data = {"clients": clients, "sizes": sizes, "overlap": overlap, "validation": 0.25}
+    deals = [deal(seed=seed, **data) for seed in range(30)]
+    train, validation = (
+        np.concatenate([counts(split) for split in splits])
+        for splits in ([f.train for f in deals], [f.validation for f in deals])
+    )
+    p = Y.bincount().numpy() / len(Y)
+    beyond = [(c - c.sum(axis=1, keepdims=True) * p).ravel() for c in (train, validation)]
+    assert abs(np.corrcoef(*beyond)[0, 1]) < 0.08
+    # A label that a client trains on more often than expected is as common in its validation as any other.
+    often = beyond[0] > 0
+    seen, expected = (
+        validation.ravel()[often].sum(),
+        (validation.sum(axis=1, keepdims=True) * p).ravel()[often],
+    )
+    assert seen == pytest.approx(expected.sum(), rel=0.1)
+
+
+def test_nobody_trains_on_validation_samples() -> None:
+    for sizes in ([20, 30], "all"):
+        f = deal(clients=20, sizes=sizes)
+        assert not set(f.train.index.tolist()) & set(f.validation.index.tolist())
+
+
+def test_training_samples_without_validation_are_drawn_from_all() -> None:
+    f = deal(clients=2, sizes="all", validation=0.0)
+    assert len(f.train.index) == 1258
+    assert f.validation.count.tolist() == [0, 0]
+
+
+def test_owned_data_keep_the_same_share_of_each_label_for_validation(tmp_path: Path) -> None:
+    """Each of 3 owners has 20 + 40 rows, less 30 % for testing 14 + 28; a sixth is for validation."""
+    columns = {"y": [0, 1, 1] * 60, "owner": [i // 60 for i in range(180)]}
+    world = experiment(set=save(tmp_path, **columns), clients=3)
+    for seed in range(5):
+        f = Dealer(None).federation(world, seed)
+        assert f.train.count.tolist() == [35, 35, 35]
+        for names in labels(f.validation):
+            assert names.bincount().tolist() in ([2, 5], [3, 4])  # 7/3 and 14/3, rounded at random
+
+
+def test_where_a_label_runs_out_clients_are_tested_on_what_they_got(tmp_path: Path) -> None:
+    """Of label 0 there are 23 rows to train on, 5 for validation and 12 for testing."""
+    world = experiment(set=save(tmp_path, y=[0] * 40 + [1] * 400), clients=2, sizes=[60, 60], test=30)
+    f = Dealer(None).federation(world.replace(data__partition={"name": "dirichlet", "alpha": 0.01}), 3)
+    assert 23 in [int((y == 0).sum()) for y in labels(f.train)]  # who wanted more got no more
+    for train, validation, test in zip(*map(labels, (f.train, f.validation, f.personal)), strict=True):
+        shares = [float((y == 0).float().mean()) for y in (train, validation, test)]
+        assert shares[1:] == pytest.approx([shares[0]] * 2, abs=0.1)
 
 
 def test_clients_draw_independently() -> None:

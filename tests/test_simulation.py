@@ -274,3 +274,18 @@ def test_interrupted_terminated_and_killed_it_comes_to_the_same_bits(tmp_path: P
     assert code == 0, output
     assert "FedAvg" in output
     equal(out, want)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_validation_and_test_samples_are_equally_hard(tmp_path: Path, overlap: bool) -> None:
+    """A client that learns alone does as well on both: else whoever chooses by validation chooses wrongly."""
+    experiment = Experiment().replace(
+        methods=["Local"],
+        seeds=list(range(8)),
+        data={"clients": 20, "sizes": [20, 30], "validation": 0.25, "overlap": overlap},
+        train={"iterations": 60, "lr": 0.1},
+        evaluate__every=60,
+    )
+    last = run(experiment, tmp_path / "run").per_client().groupby("seed")[["personal", "validation"]].mean()
+    gap = last["personal"] - last["validation"]
+    assert abs(gap.mean()) < 3 * gap.std() / len(gap) ** 0.5 + 0.01

@@ -3,13 +3,15 @@
 Clients stand in groups, one after the other: client i of M is in group i G // M, where G is the
 product of the groups of every shift and of the groups of tasks that the data come in.
 
-* With a range of `data.sizes`, a client draws its samples by its label proportions; where a label
-  runs out, the others fill up in proportion. With "all", all training samples are dealt out, no sample
-  twice.
-* Data that come already dealt (`Samples.owner`) stay so: every client has all of its own samples,
-  and `data.sizes` and `data.overlap` have no say.
-* Personal test samples follow the client's label proportions (where no two clients share a sample: the
-  labels it got), no sample twice; they are fewer than `data.test` if there are no more.
+* With a range of `data.sizes`, a client draws its training samples by its label proportions; where a label
+  runs out, the others fill up in proportion, and the labels it got are its proportions from then on. With
+  "all", all samples are dealt out in proportion, no sample twice.
+* Validation samples are drawn like the test samples: by the client's label proportions, rounded
+  independently of its training samples, from a part of the data that nobody trains on.
+* Data that come already dealt (`Samples.owner`) stay so: every client has all of its own samples, the same
+  share of each of its labels for validation, and `data.sizes` and `data.overlap` have no say.
+* Personal test samples follow the client's label proportions, no sample twice; they are fewer than
+  `data.test` if there are no more.
 * The uniform test has `evaluate.uniform // L` samples of every label, at least one; the samples of a
   label that has fewer are repeated. It is the same for all clients of a group of tasks.
 """
@@ -35,7 +37,17 @@ from coterie.core.streams import Stream
 from coterie.datasets._given import dataset, sound
 from coterie.datasets._table import Table, table
 from coterie.experiment import Attackers, Data, Experiment, Plugin
-from coterie.partitions._draw import Floats, Ints, Shelves, apart, independently, position, shelves, spread
+from coterie.partitions._draw import (
+    Floats,
+    Ints,
+    Shelves,
+    apart,
+    cut,
+    independently,
+    position,
+    shelves,
+    spread,
+)
 from coterie.partitions.iid import IidPartitioner
 from coterie.shifts._views import Views, names, views
 
@@ -126,20 +138,19 @@ def _federation(data: Data, uniform: int, rows: Table, seen: Views, seed: int) -
     by_task, by_owner = (rows.task, standing.task), (rows.owner, standing.client)
     domain, mine = by_owner if rows.owned else by_task
     held = _held(data, rows.owned, stock(~test, domain, "training part"), mine, seed)
-    client = np.repeat(standing.client, held.total)
-    shuffled = held.row[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
-    train = position(held.total) < held.train[client]
+    client = np.repeat(standing.client, held.train.count)
+    shuffled = held.train.row[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
 
     domain, mine = by_owner if rows.owner[test].max() >= 0 else by_task
-    personal, count = _personal(data, held.weights, stock(test, domain, "personal test part"), mine, seed)
+    personal = _personal(data, held.weights, stock(test, domain, "personal test part"), mine, seed)
 
     balanced = _balanced(stock(test, rows.task, "uniform test part"), max(1, uniform // classes))
     size = np.array([len(part) for part in balanced])
     return Federation(
         pool=seen.pool,
-        train=split(shuffled[train], client[train]),
-        validation=split(shuffled[~train], client[~train]),
-        personal=split(personal, np.repeat(standing.client, count)),
+        train=split(shuffled, client),
+        validation=split(held.validation.row, np.repeat(standing.client, held.validation.count)),
+        personal=split(personal.row, np.repeat(standing.client, personal.count)),
         uniform=split(
             np.concatenate([balanced[task] for task in standing.task]),
             np.repeat(standing.client, size[standing.task]),
@@ -218,10 +229,9 @@ def _test_part(rows: Table, share: float, seed: int) -> npt.NDArray[np.bool_]:
     domain = (rows.owner + 1) * (rows.task.max() + 1) + rows.task
     shape = int(domain.max()) + 1, len(rows.classes)
     stock = shelves(np.arange(len(rows.y)), domain, rows.y, shape, Stream(seed, "test part"))
-    # At least one, but never the last one.
-    wanted = np.minimum(np.rint(share * stock.size).clip(min=1), stock.size - 1).ravel()
     test = np.zeros(len(rows.y), dtype=bool)
-    test[stock.rows[position(stock.size) < np.repeat(wanted, stock.size.ravel())]] = True
+    chosen = position(stock.size) < np.repeat(_share(stock.size, share).ravel(), stock.size.ravel())
+    test[stock.rows[chosen]] = True
     if not test.any():
         raise DataError(
             f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every "
@@ -230,17 +240,26 @@ def _test_part(rows: Table, share: float, seed: int) -> npt.NDArray[np.bool_]:
     return test
 
 
+def _share(size: Ints, share: float) -> Ints:
+    """Round this share of every shelf: at least one row, but never the last one."""
+    return np.minimum(np.rint(share * size).astype(np.int64).clip(min=1), (size - 1).clip(min=0))
+
+
+class _Rows(NamedTuple):
+    """Rows of all clients, client after client."""
+
+    row: Ints
+    count: Ints
+    """`[M]`: how many rows a client has."""
+
+
 class _Held(NamedTuple):
     """What clients have for training and validation."""
 
-    row: Ints
-    """Client after client."""
-    total: Ints
-    """`[M]`: how many rows a client has."""
-    train: Ints
-    """`[M]`: how many of them are for training; the others are for validation."""
+    train: _Rows
+    validation: _Rows
     weights: Floats
-    """`[M, L]`: the label proportions by which a client is tested."""
+    """`[M, L]`: the label proportions by which a client is tested, up to a factor."""
 
 
 def _held(data: Data, owned: bool, stock: Shelves, mine: Ints, seed: int) -> _Held:
@@ -250,72 +269,108 @@ def _held(data: Data, owned: bool, stock: Shelves, mine: Ints, seed: int) -> _He
             f"data.partition = {data.partition.name!r}, but the data come already dealt to their owners; "
             f"leave data.partition out"
         )
-    if data.sizes != "all" and not owned:
-        p = _proportions(partition, stock, mine, seed, 0)
-        train, counts = _drawn(data, data.sizes, p, stock, mine, seed)
-        if data.overlap:
-            row = independently(stock, mine, counts, Stream(seed, "training samples"))
-            return _Held(row, counts.sum(axis=1), train, p)
-    else:
-        deals = iter([stock.size[mine]]) if owned else _deals(partition, stock, mine, seed)
-        train, counts = _enough(data, deals, stock, owned)
-    return _Held(apart(stock, mine, counts), counts.sum(axis=1), train, counts.astype(np.float64))
+    if owned:
+        return _owned(data, stock, mine, seed)
+    share = data.validation / (1 + data.validation)
+    aside, stock = cut(stock, _share(stock.size, share) if share else np.zeros_like(stock.size))
+    if data.sizes == "all":
+        return _dealt(data, partition, stock, aside, mine, seed)
+    return _drawn(data, data.sizes, _proportions(partition, stock, mine, seed, 0), stock, aside, mine, seed)
+
+
+def _owned(data: Data, stock: Shelves, mine: Ints, seed: int) -> _Held:
+    """Set aside for validation the same share of each label of what every client owns."""
+    counts = stock.size[mine]
+    total = counts.sum(axis=1)
+    train = np.floor(total / (1 + data.validation) + TINY).astype(np.int64).clip(min=total.clip(max=1))
+    _refuse_few(data, train, stock.size.sum(), "")
+    aside = spread(
+        total - train, counts.astype(np.float64), counts, _uniforms(seed, "validation", counts.shape)
+    )
+    validation, rest = cut(stock, aside)  # every client is a domain of its own
+    return _Held(
+        _Rows(apart(rest, mine, counts - aside), train),
+        _Rows(apart(validation, mine, aside), total - train),
+        counts.astype(np.float64),
+    )
 
 
 def _drawn(
-    data: Data, sizes: tuple[int, int], p: Floats, stock: Shelves, mine: Ints, seed: int
-) -> tuple[Ints, Ints]:
-    """How many training samples every client has `[M]`, and, with validation, of which labels `[M, L]`."""
-    clients = torch.arange(data.clients)
+    data: Data, sizes: tuple[int, int], p: Floats, stock: Shelves, aside: Shelves, mine: Ints, seed: int
+) -> _Held:
+    """Draw as many samples for every client as `data.sizes` says, by label proportions `p` `[M, L]`."""
     span = sizes[1] - sizes[0] + 1
+    clients = torch.arange(data.clients)
     train: Ints = sizes[0] + Stream(seed, "sizes").integers(1, client=clients, high=span)[:, 0].numpy()
-    total = train + np.ceil(data.validation * train - TINY).astype(np.int64)
-    u = _uniforms(seed, "labels", p.shape)
-    if data.overlap:
-        counts = spread(total, p, stock.size[mine], u)
-    else:
-        left, counts = stock.size.copy(), np.empty(p.shape, dtype=np.int64)
-        for i, domain in enumerate(mine):
-            one = slice(i, i + 1)
-            counts[one] = spread(total[one], p[one], left[[domain]], u[one])
-            left[domain] -= counts[i]
-    if (short := counts.sum(axis=1) < total).any():
+    validation = np.ceil(data.validation * train - TINY).astype(np.int64)
+    counts = _counts(data.overlap, train, p, stock, mine, _uniforms(seed, "labels", p.shape))
+    ran_out = (train[:, None] * p - counts >= 1).any(axis=1, keepdims=True)
+    weights = np.where(ran_out, counts, p)
+    u = _uniforms(seed, "validation", p.shape)
+    others = _counts(data.overlap, validation, weights, aside, mine, u)
+    if (short := counts.sum(axis=1) + others.sum(axis=1) < train + validation).any():
         i = int(short.argmax())
         theirs = "" if data.overlap else " left by other clients"
         remedy = "" if data.overlap else "data.overlap = true, fewer clients, "
         raise DataError(
-            f"client {i} needs {train[i]} samples for training and {total[i] - train[i]} for validation, of "
+            f"client {i} needs {train[i]} samples for training and {validation[i]} for validation, of "
             f"{np.count_nonzero(p[i])} of the {p.shape[1]} labels, but the training part has only "
-            f"{counts[i].sum()} such samples{theirs}; use smaller data.sizes, {remedy}or a data.partition "
-            f"with more labels for each client"
+            f"{counts[i].sum()} + {others[i].sum()} such samples{theirs}; use smaller data.sizes, {remedy}or "
+            f"a data.partition with more labels for each client"
         )
-    return train, counts
+
+    if data.overlap:
+        row = independently(stock, mine, counts, Stream(seed, "training samples"))
+        other = independently(aside, mine, others, Stream(seed, "validation samples"))
+    else:
+        row, other = apart(stock, mine, counts), apart(aside, mine, others)
+    return _Held(_Rows(row, train), _Rows(other, validation), weights)
 
 
-def _enough(data: Data, deals: Iterator[Ints], stock: Shelves, owned: bool) -> tuple[Ints, Ints]:
-    """As `_drawn`, for the first deal that gives every client enough to train on."""
-    for counts in deals:
-        total = counts.sum(axis=1)
-        train = np.floor(total / (1 + data.validation) + TINY).astype(np.int64).clip(min=total.clip(max=1))
-        if train.min() >= data.min_partition_size:
-            return train, counts
-    remedy = f" in the last of {ATTEMPTS} deals; use fewer clients, a more even data.partition, or data.sizes"
-    raise DataError(
-        f"client {train.argmin()} gets {train.min()} of {stock.size.sum()} samples for training, fewer than "
-        f"data.min_partition_size = {data.min_partition_size}{'' if owned else remedy}"
-    )
+def _counts(overlap: bool, total: Ints, weights: Floats, stock: Shelves, mine: Ints, u: Floats) -> Ints:
+    """Count the samples of each label that every client draws, `[M, L]`; without overlap, one by one."""
+    if overlap:
+        return spread(total, weights, stock.size[mine], u)
+    left, counts = stock.size.copy(), np.empty(weights.shape, dtype=np.int64)
+    for i, domain in enumerate(mine):
+        one = slice(i, i + 1)
+        counts[one] = spread(total[one], weights[one], left[[domain]], u[one])
+        left[domain] -= counts[i]
+    return counts
 
 
-def _deals(partition: Partition, stock: Shelves, mine: Ints, seed: int) -> Iterator[Ints]:
-    """All data shared out among clients, `[M, L]`, again and again."""
+def _dealt(data: Data, partition: Partition, stock: Shelves, aside: Shelves, mine: Ints, seed: int) -> _Held:
+    """Deal out all samples, again and again until every client has enough of them to train on."""
     for attempt in range(ATTEMPTS):
         p = _proportions(partition, stock, mine, seed, attempt)
-        counts = np.empty(p.shape, dtype=np.int64)
-        for domain, who in _by_domain(mine):
-            weights, there = p[who].T, stock.size[domain]
-            u = _uniforms(seed, f"deal {attempt} {domain}", weights.shape)
-            counts[who] = spread(there, weights, np.broadcast_to(there[:, None], weights.shape), u).T
-        yield counts
+        counts, weights = _deal(stock, p, mine, seed, f"deal {attempt}")
+        train = counts.sum(axis=1)
+        if train.min() >= data.min_partition_size:
+            break
+    remedy = f" in the last of {ATTEMPTS} deals; use fewer clients, a more even data.partition, or data.sizes"
+    _refuse_few(data, train, stock.size.sum() + aside.size.sum(), remedy)
+    others, _ = _deal(aside, p, mine, seed, f"validation {attempt}")
+    validation = _Rows(apart(aside, mine, others), others.sum(axis=1))
+    return _Held(_Rows(apart(stock, mine, counts), train), validation, weights)
+
+
+def _refuse_few(data: Data, train: Ints, total: int, remedy: str) -> None:
+    if train.min() < data.min_partition_size:
+        raise DataError(
+            f"client {train.argmin()} gets {train.min()} of {total} samples for training, fewer than "
+            f"data.min_partition_size = {data.min_partition_size}{remedy}"
+        )
+
+
+def _deal(stock: Shelves, p: Floats, mine: Ints, seed: int, purpose: str) -> tuple[Ints, Floats]:
+    """All of the stock shared out among clients, `[M, L]`, and what they would get without rounding."""
+    counts, exact = np.empty(p.shape, dtype=np.int64), np.empty(p.shape)
+    for domain, who in _by_domain(mine):
+        weights, there = p[who].T, stock.size[domain]
+        u = _uniforms(seed, f"{purpose} {domain}", weights.shape)
+        counts[who] = spread(there, weights, np.broadcast_to(there[:, None], weights.shape), u).T
+        exact[who] = p[who] * (there / np.maximum(p[who].sum(axis=0), TINY))
+    return counts, exact
 
 
 def _proportions(partition: Partition, stock: Shelves, mine: Ints, seed: int, attempt: int) -> Floats:
@@ -338,8 +393,8 @@ def _proportions(partition: Partition, stock: Shelves, mine: Ints, seed: int, at
     return p
 
 
-def _personal(data: Data, weights: Floats, stock: Shelves, mine: Ints, seed: int) -> tuple[Ints, Ints]:
-    """Rows for the personal test, client after client, and how many every client has `[M]`."""
+def _personal(data: Data, weights: Floats, stock: Shelves, mine: Ints, seed: int) -> _Rows:
+    """Draw the personal test samples of every client by its label proportions."""
     room = stock.size[mine]
     counts = spread(
         np.full(len(mine), data.test), weights, room, _uniforms(seed, "personal test", room.shape)
@@ -351,7 +406,7 @@ def _personal(data: Data, weights: Floats, stock: Shelves, mine: Ints, seed: int
             f"client {i} has no test sample: none of its {np.count_nonzero(weights[i])} labels is among the "
             f"{room[i].sum()} samples of its test part; use a larger data.test_share or more test data"
         )
-    return independently(stock, mine, counts, Stream(seed, "personal test samples")), count
+    return _Rows(independently(stock, mine, counts, Stream(seed, "personal test samples")), count)
 
 
 def _balanced(stock: Shelves, each: int) -> list[Ints]:

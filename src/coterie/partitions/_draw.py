@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from coterie.core.streams import Stream
 
-__all__ = ["Floats", "Ints", "Shelves", "apart", "independently", "position", "shelves", "spread"]
+__all__ = ["Floats", "Ints", "Shelves", "apart", "cut", "independently", "position", "shelves", "spread"]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -35,6 +35,11 @@ def shelves(rows: Ints, domain: Ints, label: Ints, shape: tuple[int, int], strea
     order = np.lexsort((stream.uniform(len(rows)).numpy(), shelf))
     count = np.bincount(shelf, minlength=shape[0] * shape[1])
     return Shelves(rows[order], (count.cumsum() - count).reshape(shape), count.reshape(shape))
+
+
+def cut(stock: Shelves, count: Ints) -> tuple[Shelves, Shelves]:
+    """Part each shelf: its first `count` `[D, L]` rows, and the others."""
+    return stock._replace(size=count), Shelves(stock.rows, stock.start + count, stock.size - count)
 
 
 def spread(total: Ints, weights: Floats, room: Ints, u: Floats) -> Ints:
