@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from coterie.core.errors import UnknownNameError
+from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.experiment import Experiment
 from coterie.reproduce.settings import (
     DATASETS,
@@ -16,6 +16,7 @@ from coterie.reproduce.settings import (
     readings,
     regimes,
 )
+from coterie.schedule import Schedule
 
 SPLITS = {"iot": {"split": "pooled"}, "emnist": {"split": "emnist47"}}
 
@@ -119,3 +120,13 @@ def test_the_paper_as_printed() -> None:
         assert [cell and cell.mean for cell in local] == [None, there, None]
         for method in ("FedAvg", "FedAvg+", "KD-PDFL"):
             assert all(printed(dataset, method, m) for m in (10, 20, 40))
+
+
+def test_stars_are_a_number_or_a_share_of_the_clients() -> None:
+    assert made("table1", "iot").exchange.stars == 1
+    assert made("table1", "iot", stars=4.0).exchange.stars == 4
+    shared = made("table1", "emnist", stars=0.1)
+    stars = {w.setting["data.clients"]: Schedule.of(w.experiment, 0).stars for w in shared.worlds()}
+    assert stars == {10: 1, 20: 2, 40: 4}
+    with pytest.raises(ConfigError, match=r"exchange\.stars"):
+        made("table1", "iot", stars=2.5)

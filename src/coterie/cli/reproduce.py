@@ -34,6 +34,15 @@ def reproduce(
             help="How KD-PDFL's open points are read; by default best, paper for fig5.",
         ),
     ] = None,
+    stars: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            metavar="N | SHARE",
+            help="Clients that wake in an exchange: a number, or below 1 a share of them (0.1: one in ten); "
+            "by default 1, 5 for regimes.",
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tiny version, to see that all works.")] = False,
     as_json: Json = False,
     resume: Annotated[
@@ -47,6 +56,8 @@ def reproduce(
       coterie reproduce table1 --dataset iot
 
       coterie reproduce fig4 --device cuda --seeds 5
+
+      coterie reproduce table1 --stars 0.1 --out runs/table1-stars
 
       coterie reproduce table1 --resume     (after Ctrl-C, a crash or a power cut)
     """
@@ -71,6 +82,7 @@ def reproduce(
             quick=quick,
             resume=resume,
             reading=reading,
+            stars=stars,
             view=lambda experiment: progress(console, experiment),
         )
     except Stopped as stopped:

@@ -64,9 +64,13 @@ def reproduce(
     quick: bool = False,
     resume: bool = False,
     reading: str | None = None,
+    stars: float | None = None,
     view: View = lambda _: nullcontext(),
 ) -> Report:
-    """Run a target, by default on all its data sets that are there, and write its files into `out`."""
+    """Run a target, by default on all its data sets that are there, and write its files into `out`.
+
+    `stars` is how many clients wake in an exchange, or below 1 which share of them.
+    """
     goal = Target.of(target)
     if dataset is not None and dataset not in DATASETS:
         raise UnknownNameError("data set", dataset, DATASETS)
@@ -81,7 +85,7 @@ def reproduce(
     plans = [
         (s, regime, experiment(
             goal, s.dataset, s.name if regime is None else f"{s.name}-{regime}", {"split": s.split},
-            regime=regime, reading=reading, quick=quick, seeds=seeds, device=device,
+            regime=regime, reading=reading, stars=stars, quick=quick, seeds=seeds, device=device,
         ))
         for s in found
         for regime in regimes(goal, s.dataset)
@@ -167,6 +171,7 @@ def _made(parts: Sequence[_Part]) -> dict[str, Any]:
     keys = ("date", "coterie", "commit", "python", "torch", "numpy", "platform", "device")
     return {
         "title": part.source.title,
+        "stars": part.experiment.exchange.stars,
         "seeds": list(part.experiment.seeds),
         "command": shlex.join(command),
         **{key: environment.get(key) for key in keys},
@@ -180,9 +185,14 @@ def _header(made: Mapping[str, Any], reading: str, quick: bool) -> str:
     text = (
         f"{made['title']}: `{made['command']}`, seeds {', '.join(map(str, made['seeds']))}, "
         f"{made['date'][:10]}, coterie {made['coterie']}{commit}, Python {made['python']}, "
-        f"torch {made['torch']}, numpy {made['numpy']}, on {made['device']}; reading of KD-PDFL: {reading}."
+        f"torch {made['torch']}, numpy {made['numpy']}, on {made['device']}; reading of KD-PDFL: {reading}; "
+        f"stars in an exchange: {_stars(made['stars'])}."
     )
     return f"{text} A quick version: its numbers say nothing." if quick else text
+
+
+def _stars(rate: float) -> str:
+    return f"{rate:g}" if isinstance(rate, int) else f"{100 * rate:g} % of the clients"
 
 
 def _tables(

@@ -87,13 +87,15 @@ def experiment(
     *,
     regime: str | None = None,
     reading: str | None = None,
+    stars: float | None = None,
     quick: bool = False,
     seeds: int | None = None,
     device: str | None = None,
 ) -> Experiment:
     """What the target runs on a data set, called `name`, with those options of the data set.
 
-    `seeds` and `device` are the experiment's own where they are not given.
+    `stars` (a number, or below 1 a share of the clients), `seeds` and `device` are the experiment's own where
+    they are not given.
     """
     if (chosen := reading or target.reading) not in readings():
         raise UnknownNameError("reading", chosen, readings())
@@ -105,6 +107,7 @@ def experiment(
         **(_toml("regimes")[dataset][regime] if regime else {}),
         **(read if reading or not regime else {}),  # tuned for a regime, a reading gives way
         **(target.quick if quick else {}),
+        **({} if stars is None else {"exchange.stars": stars if stars % 1 else int(stars)}),
         **({} if device is None else {"device": device}),
         "name": f"{target.name}-{name}",
     }
