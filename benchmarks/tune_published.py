@@ -45,9 +45,10 @@ def cell(name: str, root: Path | None) -> Experiment:
     there = source(dataset, root)
     if there is None:
         raise SystemExit(f"the files of {dataset} are not in {root}; name their folder with --data")
-    folder = resources.files("coterie.reproduce")
-    file = "regimes" if regime else dataset
-    searched = tomllib.loads((folder / f"{file}.toml").read_text("utf-8"))["search"]
+    file = resources.files("coterie.reproduce") / f"{'regimes' if regime else dataset}.toml"
+    searched = tomllib.loads(file.read_text("utf-8"))["search"]
+    if regime:
+        searched = searched[dataset] | searched["both"]
     target = Target.of("regimes" if regime else "table1")
     found = experiment(target, dataset, name, {"split": there.split}, regime=regime or None)
     return found.replace(grid={}, search=searched)
