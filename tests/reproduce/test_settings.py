@@ -76,7 +76,7 @@ def test_in_a_regime_a_reading_gives_way_unless_it_is_asked_for() -> None:
     assert (tuned.options["step"], tuned.options["adoption"]) == ("unit", "ignore")
     asked = made("regimes", "iot", regime="concept", reading="best").methods["KD-PDFL"]
     assert (asked.options["step"], asked.options["adoption"]) == ("fixed", "mix")
-    assert asked.train.lr == 0.4
+    assert asked.train.lr == 0.2
 
 
 def test_seeds_count_from_those_of_the_experiment() -> None:
