@@ -84,7 +84,7 @@ def _digest(form: str, facts: str, tensors: Tensors) -> str:
     outline = [form, facts, [(name, str(tensor.dtype), tensor.shape) for name, tensor in named]]
     digest = hashlib.sha256(json.dumps(outline).encode())
     for _, tensor in named:
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

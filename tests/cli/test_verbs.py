@@ -352,6 +352,20 @@ def test_check_and_run_tell_what_never_happens(coterie: Command) -> None:
         assert note in answer.out
 
 
+def test_check_and_run_tell_of_weights_that_are_thrown_away(coterie: Command) -> None:
+    note = (
+        "note: model Sequential brings weights of its own (1.weight, 1.bias, 2.weight and 2 more), which are"
+    )
+    model = ("--set", "model=tests.models.pretrained:pretrained")
+    for words in (["check"], ["run", "--no-plots"]):
+        answer = coterie(*words, "small.toml", *model)
+        assert (answer.code, answer.err) == (0, "")
+        assert note in answer.out
+        answer = coterie(*words, "small.toml", *model, "--set", "train.init=given")
+        assert (answer.code, answer.err) == (0, "")
+        assert "note: " not in answer.out
+
+
 def test_check_tells_what_would_be_run(coterie: Command) -> None:
     before = sorted(os.listdir())
     answer = coterie("check", "small.toml", "--set", "data.sizes=[4,4]")

@@ -69,6 +69,6 @@ def load(path: Path, fingerprint: str, data: str) -> Checkpoint:
     if found.data != data:
         raise CheckpointError(
             f"{path} was made with other data: the samples in the data folder have changed since; "
-            "bring them back, or start anew in another folder with --out"
+            "bring them back, or start again in another folder with --out"
         )
     return found
