@@ -45,9 +45,9 @@ def constant(inputs: tuple[int, ...], classes: int) -> nn.Module:
 
 def by_numpy(inputs: tuple[int, ...], classes: int) -> nn.Module:
     """Draws from a generator that nobody has seeded."""
-    made = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(inputs), classes))
-    made[1].weight.data = torch.tensor(np.random.default_rng().normal(size=made[1].weight.shape)).float()
-    return made
+    layer = nn.Linear(math.prod(inputs), classes)
+    layer.weight.data = torch.tensor(np.random.default_rng().normal(size=layer.weight.shape)).float()
+    return nn.Sequential(nn.Flatten(), layer)
 
 
 def spoiled(inputs: tuple[int, ...], classes: int) -> nn.Module:
