@@ -20,8 +20,8 @@ _FACTS: dict[str, dict[str, Any]] = {
 
 
 def image(figure: Figure, kind: str = "png", dpi: float | None = None) -> bytes:
-    """The figure as png, pdf or svg; `dpi`: dots per inch, by default the figure's own."""
+    """The figure as png, pdf or svg; `dpi`: dots per inch, by default those of the style."""
     FigureCanvasAgg(figure)
     data = io.BytesIO()
-    figure.savefig(data, format=kind, dpi=dpi or "figure", metadata=_FACTS[kind])
+    figure.savefig(data, format=kind, dpi=dpi, metadata=_FACTS[kind])
     return data.getvalue()
