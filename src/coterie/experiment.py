@@ -154,8 +154,9 @@ class Train(_Frozen):
     """The last part of the iterations is local only, for every method alike."""
     personalize_lr: Rate | None = None
     """The learning rate of that closing phase; absent: `lr`."""
-    init: Literal["shared", "independent", "zeros"] = "shared"
-    """θ(0): one random model for all clients of a seed (shared), one each (independent), or zeros."""
+    init: Literal["shared", "independent", "zeros", "given"] = "shared"
+    """θ(0): one random model for all clients of a seed (shared), one each (independent), zeros, or for all
+    seeds the weights that the model brings (given)."""
 
 
 class OwnTrain(_Frozen):

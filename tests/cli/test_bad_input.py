@@ -156,7 +156,7 @@ def test_words_that_are_no_command(coterie: Command, words: list[str], part: str
         ("train.iterations=10000000000000000000000", ["train.iterations"]),
         ("train.optimizer={name='sgd',momentum=2}", ["train.optimizer", "momentum", "less than 1", "got 2"]),
         ("train.optimizer={name='adam',eps=inf}", ["train.optimizer", "eps", "finite"]),
-        ("train.init=ones", ["train.init", "'shared', 'independent' or 'zeros'", "'ones'"]),
+        ("train.init=ones", ["train.init", "'shared', 'independent', 'zeros' or 'given'", "'ones'"]),
         ("exchange.every=2", ["exchange.every", "greater than or equal to 3", "got 2"]),
         ("exchange.stars=1.5", ["exchange.stars", "1.5"]),
         ("exchange.stars=0", ["exchange.stars", "got 0"]),

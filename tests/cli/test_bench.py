@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Refused, says
 
 LITTLE = ("--clients", "2", "--pairs", "1", "--eager")
 
@@ -66,6 +66,15 @@ def test_engine_for_people(coterie: Command) -> None:
     assert "torch 2." in answer.out
     assert "GFLOP/s by matrix product, 3.75 MFLOP a client-step" in " ".join(answer.out.split())
     assert "W1, 2 clients: pair 1 of 1" in answer.err
+
+
+def test_only_what_coterie_wrote_is_replaced(coterie: Command, refused: Refused) -> None:
+    words = ("bench", "engine", "--work", "w1", *LITTLE, "--seconds", "0", "--no-start", "--out", "e.json")
+    Path("e.md").write_text("# My notes")
+    says(refused(*words), "e.md is not known to be a file that coterie wrote")
+    Path("e.md").unlink()
+    for _ in range(2):
+        assert coterie(*words).code == 0  # each kind of file is known again
 
 
 def test_exchange(coterie: Command) -> None:

@@ -87,6 +87,18 @@ def test_mistakes_are_one_sentence_and_nothing_is_lost(
     assert "\x1b" not in sentence
 
 
+@pytest.mark.parametrize("name", ["deny.bin", "peer.pem"])
+def test_a_file_that_no_ca_put_there_stays(coterie: Command, refused: Refused, name: str) -> None:
+    said(coterie, "init", "wards")
+    said(coterie, "request", "p0")
+    said(coterie, "issue", "p0/peer.csr")
+    Path("other").mkdir()
+    Path("other", name).write_text("mine")
+    assert f"other/{name} exists and is not overwritten" in refused(
+        "ca", "issue", "p0/peer.csr", "--renew", "--out", "other"
+    )
+
+
 def test_a_key_of_the_ca_that_others_can_read(coterie: Command, refused: Refused) -> None:
     said(coterie, "init", "wards")
     Path("ca/ca.key").chmod(0o644)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Refused, held, says
 
 
 def test_a_report_and_its_figures(coterie: Command, finished: Path) -> None:
@@ -28,6 +28,24 @@ def test_runs_of_one_name_have_figures_each(coterie: Command, finished: Path) ->
 def test_without_figures(coterie: Command, finished: Path) -> None:
     assert coterie("report", finished, "--no-figures").code == 0
     assert [p.name for p in Path().glob("report*")] == ["report.html"]
+
+
+def test_only_what_coterie_wrote_is_replaced(coterie: Command, refused: Refused, finished: Path) -> None:
+    Path("notes.html").write_text("<title>what I think of coterie</title>")
+    told = refused("report", finished, "-o", "notes.html")
+    says(
+        told,
+        "notes.html",
+        "not known to be a file that coterie wrote",
+        "another name with --out, or move it away",
+    )
+    first = coterie("report", finished)
+    assert first.code == 0
+    before = held(Path())
+    assert coterie("report", finished) == first  # each kind of file is known again
+    assert held(Path()) == before
+    Path("report-figures/gain.pdf").write_bytes(b"%PDF of somebody else")
+    says(refused("report", finished), "report-figures/gain.pdf", "not known to be")
 
 
 def test_mistakes(coterie: Command, finished: Path) -> None:

@@ -18,7 +18,7 @@ from coterie.core.registry import KINDS, known
 from coterie.experiment import Data, Evaluate, Exchange, Population, Train, presets
 from coterie.runs.lock import locked
 from coterie.template import template
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Refused, says
 
 VERBS = [
     "run", "reproduce", "tune", "sweep", "ls", "show", "plot", "new", "check", "bench", "dashboard", "report",
@@ -304,6 +304,22 @@ def test_plot_says_what_it_drew(coterie: Command, finished: Path) -> None:
         assert Path(picture).read_bytes()[:4] == b"\x89PNG"
 
 
+def test_plot_replaces_only_what_coterie_drew(coterie: Command, refused: Refused, finished: Path) -> None:
+    for _ in range(2):
+        assert coterie("plot", finished, "--out", "pictures").code == 0
+    Path("pictures/labels.png").write_bytes(b"\x89PNG of a cat")
+    says(
+        refused("plot", finished, "--out", "pictures"),
+        "pictures/labels.png",
+        "not known to be a file that coterie",
+    )
+    shutil.copytree(finished, "mine")
+    Path("mine/plots").mkdir()
+    Path("mine/plots/labels.png").write_bytes(b"drawn by an older version")
+    assert coterie("plot", "mine").code == 0  # in its own folder it may
+    assert Path("mine/plots/labels.png").stat().st_size > 1000
+
+
 # new and check
 
 
@@ -350,6 +366,20 @@ def test_check_and_run_tell_what_never_happens(coterie: Command) -> None:
         answer = coterie(*words, "small.toml", "--set", "exchange.every=50")
         assert (answer.code, answer.err) == (0, "")
         assert note in answer.out
+
+
+def test_check_and_run_tell_of_weights_that_are_thrown_away(coterie: Command) -> None:
+    note = (
+        "note: model Sequential brings weights of its own (1.weight, 1.bias, 2.weight and 2 more), which are"
+    )
+    model = ("--set", "model=tests.models.pretrained:pretrained")
+    for words in (["check"], ["run", "--no-plots"]):
+        answer = coterie(*words, "small.toml", *model)
+        assert (answer.code, answer.err) == (0, "")
+        assert note in answer.out
+        answer = coterie(*words, "small.toml", *model, "--set", "train.init=given")
+        assert (answer.code, answer.err) == (0, "")
+        assert "note: " not in answer.out
 
 
 def test_check_tells_what_would_be_run(coterie: Command) -> None:

@@ -14,7 +14,7 @@ from coterie.core.errors import RunError
 from coterie.dashboard import report as module
 from coterie.dashboard.app import STATIC
 from coterie.dashboard.bundle import bundle
-from coterie.dashboard.figures import FORMATS, write
+from coterie.dashboard.figures import FORMATS, images
 from coterie.dashboard.report import report
 from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS
 
@@ -55,7 +55,7 @@ def test_a_run_that_has_just_begun_has_a_report(tmp_path: Path) -> None:
         folder.describe(WORLDS, CLIENTS)
         assert b"made up" in report([folder.path])
         with pytest.raises(RunError, match="nothing to draw yet"):
-            write(Run(folder.path), tmp_path)
+            images(Run(folder.path))
 
 
 def test_too_much_for_one_file(small: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,10 +83,11 @@ def test_all_of_the_page_can_be_bundled(entry: str) -> None:
     assert not re.search(r"^(import|export) ", text, re.MULTILINE)
 
 
-def test_every_figure_in_every_format(small: Run, tmp_path: Path) -> None:
-    drawn = write(small, tmp_path, "x-")
+def test_every_figure_in_every_format(small: Run) -> None:
+    drawn = images(small)
     names = ["bytes", "curve-global", "curve-loss", "curve-personal", "gain", "graph-KD-PDFL", "labels"]
-    assert sorted(p.name for p in drawn) == sorted(f"x-{n}.{k}" for n in names for k in FORMATS)
+    assert sorted(drawn) == sorted(f"{n}.{k}" for n in names for k in FORMATS)
     starts = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
-    for path in drawn:
-        assert path.read_bytes().startswith(starts[path.suffix[1:]])
+    for name, content in drawn.items():
+        assert content.startswith(starts[name.rpartition(".")[2]])
+    assert drawn == images(small)

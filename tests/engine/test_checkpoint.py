@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from coterie import saved
 from coterie.core.errors import CheckpointError, RunError
 from coterie.engine.checkpoint import FORMAT, Checkpoint, load, save
 from tests.engine.small import experiment, hard, simulator
@@ -77,18 +77,39 @@ def test_cut_short(tmp_path: Path, part: float) -> None:
     [
         {"format": FORMAT},
         {"format": FORMAT, "facts": "{"},
-        {"format": FORMAT, "facts": "[]"},
-        {"format": FORMAT, "facts": json.dumps({"fingerprint": "feed"})},
-        {"format": FORMAT, "facts": json.dumps({**MOMENT._replace(tensors={})._asdict(), "more": 1})},
     ],
 )
-def test_facts_that_are_none(tmp_path: Path, meta: dict[str, str]) -> None:
+def test_no_facts_at_all(tmp_path: Path, meta: dict[str, str]) -> None:
     save_file({"steps": torch.zeros(1)}, tmp_path / "c.safetensors", meta)
     with pytest.raises(CheckpointError, match="damaged or cut short"):
         load(tmp_path / "c.safetensors", "feed", "beef")
 
 
-@pytest.mark.parametrize("meta", [None, {"format": "coterie-checkpoint-0"}])
+@pytest.mark.parametrize(
+    "facts",
+    [[], {"fingerprint": "feed"}, {**MOMENT._replace(tensors={})._asdict(), "more": 1}],
+)
+def test_facts_that_are_none(tmp_path: Path, facts: Any) -> None:
+    saved.save(tmp_path / "c.safetensors", FORMAT, facts, {"steps": torch.zeros(1)})
+    with pytest.raises(CheckpointError, match="damaged or cut short"):
+        load(tmp_path / "c.safetensors", "feed", "beef")
+
+
+def test_any_flipped_bit_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "c.safetensors"
+    save(file, MOMENT)
+    whole = file.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    for at in range(len(whole)):
+        for bit in range(8) if at >= header else (0, 5):
+            flipped = bytearray(whole)
+            flipped[at] ^= 1 << bit
+            file.write_bytes(flipped)
+            with pytest.raises(CheckpointError, match=r"c\.safetensors (is damaged or cut|is not a coterie)"):
+                load(file, "feed", "beef")
+
+
+@pytest.mark.parametrize("meta", [None, {"format": "coterie-checkpoint-1"}])
 def test_of_another_format(tmp_path: Path, meta: dict[str, str] | None) -> None:
     save_file({"steps": torch.zeros(1)}, tmp_path / "c.safetensors", meta)
     with pytest.raises(

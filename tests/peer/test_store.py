@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from coterie.core.types import State
 from coterie.peer.errors import PeerError
 from coterie.peer.learner import Snapshot
-from coterie.peer.store import Saved, Store, read, tensors
+from coterie.peer.store import FORMAT, Saved, Store, tensors
 from coterie.peer.transport import Version
 from coterie.saved import beside
 from tests.disk import full_after
@@ -104,14 +104,114 @@ def test_another_peer_run_or_model_is_named(
     store.close()
 
 
+def load(folder: Path) -> Saved | None:
+    store = Store(folder)
+    try:
+        return store.load("p0", "main", state())
+    finally:
+        store.close()
+
+
 def test_damage_is_told(tmp_path: Path) -> None:
     file = tmp_path / "model.safetensors"
+    remedy = rf"is damaged .*; bring back a copy, or move model\*\.safetensors away from {tmp_path} to let"
     file.write_bytes(b"\x80\x04pickle or anything")
-    with pytest.raises(PeerError, match=r"is damaged .*; remove it to let this peer begin anew"):
-        read(file)
+    with pytest.raises(PeerError, match=remedy):
+        load(tmp_path)
     save_file({"a": torch.ones(1)}, file)
-    with pytest.raises(PeerError, match="is not a saved peer of this version"):
-        read(file)
-    save_file({"a": torch.ones(1)}, file, {"format": "coterie-peer-1", "facts": json.dumps([])[:1]})
-    with pytest.raises(PeerError, match="is damaged"):
-        read(file)
+    with pytest.raises(PeerError, match=r"is not a saved peer of this version.*; run the version of coterie"):
+        load(tmp_path)
+    save_file({"a": torch.ones(1)}, file, {"format": FORMAT, "facts": json.dumps([])[:1]})
+    with pytest.raises(PeerError, match=remedy):
+        load(tmp_path)
+
+
+def keep(folder: Path, *events: int, last: Saved | None = None) -> Path:
+    """A folder in which states were saved, one after the other."""
+    store = Store(folder)
+    for event in events:
+        store.save(saved(float(event), event))
+    if last:
+        store.save(last)
+    store.close()
+    return store.path
+
+
+def flip(file: Path, at: int) -> None:
+    """One bit of the file turned over."""
+    whole = bytearray(file.read_bytes())
+    whole[at] ^= 4
+    file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("part", ["values", "slots", "params/w"])
+def test_a_flipped_bit_costs_no_more_than_one_save(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    file = keep(tmp_path, 5, 6)
+    flip(file, -1 if part == "values" else file.read_bytes().index(part.encode()) + 2)
+    found = load(tmp_path)
+    assert found is not None
+    assert found.now.version == Version(2, 5)
+    (line,) = caplog.records
+    assert f"{file} is damaged" in vars(line)["why"]
+    assert "it is now model.damaged.safetensors, and the one saved before it is used" in vars(line)["why"]
+    caplog.clear()
+    again = load(tmp_path)  # killed before it saved anything
+    assert again is not None
+    assert again.now.version == Version(2, 5)
+    assert not caplog.records
+    keep(tmp_path, 7)
+    assert sorted(p.name for p in tmp_path.glob("model*")) == [
+        "model.damaged.safetensors",
+        "model.former.safetensors",
+        "model.safetensors",
+    ]
+
+
+def test_with_nothing_sound_left_the_remedy_is_told(tmp_path: Path) -> None:
+    file = keep(tmp_path, 5, 6)
+    for one in tmp_path.glob("model*"):
+        flip(one, -1)
+    with pytest.raises(
+        PeerError, match=rf"{file} is damaged \(its content does not .*; bring back a copy, or move"
+    ):
+        load(tmp_path)
+    for one in tmp_path.glob("model*.safetensors"):
+        one.unlink()
+    assert load(tmp_path) is None
+
+
+def test_killed_between_the_two_renames(tmp_path: Path) -> None:
+    file = keep(tmp_path, 5, 6)
+    file.unlink()
+    found = load(tmp_path)
+    assert found is not None
+    assert found.now.version == Version(2, 5)
+
+
+def test_a_file_of_another_peer_is_no_damage(tmp_path: Path) -> None:
+    keep(tmp_path, 5, last=saved()._replace(peer="p1"))
+    with pytest.raises(PeerError, match="belongs to the peer 'p1'"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -1e30])
+@pytest.mark.parametrize("part", ["params", "buffers"])
+def test_weights_that_would_be_refused_from_others(tmp_path: Path, part: str, value: float) -> None:
+    like = state()._replace(buffers={"steps": torch.tensor(7), "mean": torch.zeros(3)})
+    sick = like._replace(**{part: {k: v.clone() for k, v in getattr(like, part).items()}})
+    name = {"params": "b", "buffers": "mean"}[part]
+    getattr(sick, part)[name][1] = value
+    store = Store(tmp_path)
+    store.save(saved()._replace(now=Snapshot(Version(2, 5), 4, sick)))
+    with pytest.raises(
+        PeerError, match=rf"model\.safetensors is damaged \(values from .* in '{name}'; expected"
+    ):
+        store.load("p0", "main", like)
+    store.save(saved()._replace(now=Snapshot(Version(2, 6), 5, like)))
+    store.save(saved()._replace(now=Snapshot(Version(2, 7), 6, sick)))
+    found = store.load("p0", "main", like)
+    assert found is not None
+    assert found.now.version == Version(2, 6)
+    store.close()

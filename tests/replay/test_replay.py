@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors import safe_open
-from safetensors.torch import save_file
 
+from coterie import saved
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.streams import Stream
+from coterie.peer import store
 from coterie.peer.memory import Network
 from coterie.peer.settings import Settings
 from coterie.replay import Agreement, replay
@@ -134,11 +134,10 @@ def changed(state: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 def nudged(state: Path) -> None:
     """One number of the saved model moved by a hundredth."""
-    with safe_open(state / "model.safetensors", framework="pt") as file:
-        meta = file.metadata()
-        tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
+    file = state / "model.safetensors"
+    facts, tensors = store.read(file)
     tensors["params/head.bias" if "params/head.bias" in tensors else sorted(tensors)[-1]].view(-1)[0] += 0.01
-    save_file(tensors, state / "model.safetensors", meta)
+    saved.save(file, store.FORMAT, facts, tensors)
 
 
 def test_a_model_that_is_not_what_the_journal_says_is_found(logs: Path, tmp_path: Path) -> None:
@@ -147,6 +146,18 @@ def test_a_model_that_is_not_what_the_journal_says_is_found(logs: Path, tmp_path
     found: dict[str, Agreement] = {one.peer: one for one in replay([tmp_path / "logs"])}
     assert [peer for peer, one in found.items() if not one.agrees] == ["p1"]
     assert max(found["p1"].model, found["p1"].graph) == pytest.approx(0.01, rel=0.2)
+
+
+def test_a_model_with_a_flipped_bit_is_named(logs: Path, tmp_path: Path) -> None:
+    shutil.copytree(logs, tmp_path / "logs")
+    file = tmp_path / "logs" / "p1" / "model.safetensors"
+    whole = bytearray(file.read_bytes())
+    whole[-1] ^= 64
+    file.write_bytes(whole)
+    with pytest.raises(RunError, match=rf"{file} is damaged .*; bring back a copy, or move it away"):
+        replay([tmp_path / "logs"])
+    file.unlink()
+    assert all(one.agrees for one in replay([tmp_path / "logs"]))
 
 
 def test_killed_between_the_save_and_the_word_of_it(logs: Path, tmp_path: Path) -> None:

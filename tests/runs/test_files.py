@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coterie.core.errors import RunError
-from coterie.runs.files import append, encode, file_names, read_json, read_rows, replace
+from coterie.runs.files import MARK, append, encode, file_names, publish, read_json, read_rows, replace
 from tests.disk import full_after
 
 
@@ -29,6 +29,38 @@ def test_json_holds_arrays_and_never_nan(value: object, text: bytes) -> None:
 def test_what_json_cannot_say_is_an_error() -> None:
     with pytest.raises(TypeError, match="Path"):
         encode({"a": Path("x")})
+
+
+OWN = f"<!-- {MARK} -->".encode()
+
+
+@pytest.mark.parametrize("there", [None, b"", OWN, b"x" * 10_000 + OWN + b"x"])
+def test_what_coterie_wrote_is_replaced(tmp_path: Path, there: bytes | None) -> None:
+    file = tmp_path / "notes.md"
+    if there is not None:
+        file.write_bytes(there)
+    publish({file: OWN + b"new"})
+    assert file.read_bytes() == OWN + b"new"
+
+
+def test_what_coterie_did_not_write_stays_and_nothing_else_is_written(tmp_path: Path) -> None:
+    notes, own = tmp_path / "notes.md", tmp_path / "own.md"
+    notes.write_text("about coterie")
+    own.write_bytes(OWN)
+    with pytest.raises(
+        RunError, match=rf"{notes} is not known to be .*; choose another name with --out, or move"
+    ):
+        publish({own: OWN + b"new", tmp_path / "new" / "x.md": OWN, notes: OWN})
+    assert notes.read_text() == "about coterie"
+    assert own.read_bytes() == OWN
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.md", "own.md"]
+    publish({notes: OWN}, own=tmp_path)
+    assert notes.read_bytes() == OWN
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"cannot write .*: Is a directory"):
+        publish({tmp_path: OWN})
 
 
 def test_replacing_on_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:

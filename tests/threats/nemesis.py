@@ -62,7 +62,8 @@ class Nemesis:
                 self._wait(harm.seconds)
                 if harm.what == "kill and forget":
                     for name in victims:
-                        (self.world.processes[name].state / "model.safetensors").unlink(missing_ok=True)
+                        for file in self.world.processes[name].state.glob("model*.safetensors"):
+                            file.unlink()
                 self.world.start(*victims)
             case "stop":
                 self.world.signal(signal.SIGSTOP, *victims)

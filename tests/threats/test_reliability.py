@@ -558,6 +558,51 @@ def test_a_storm_of_cancelled_calls(tmp_path: Path) -> None:
         quiet(world)
 
 
+# 16: a flipped bit.
+
+
+def test_a_flipped_bit_in_the_model(tmp_path: Path) -> None:
+    """It comes back with the model saved before; without one it says what to do, and then comes back."""
+    with opened(tmp_path, 2, save=0.05, rate=100) as world:
+        world.start()
+        world.agree(seconds=20)
+        state = world.processes["p1"].state
+        model, former = state / "model.safetensors", state / "model.former.safetensors"
+        world.until(former.exists)
+        world.kill("p1")
+        flip(model)
+        world.start("p1")
+        world.until(lambda: world.t("p1") >= 0)
+        assert world.complained("p1", f"{model} is damaged", "the one saved before it is used")
+        assert world.rows("p1", "resumed")
+        world.agree()
+        world.exchanged()
+        world.kill("p1")
+        for file in filter(Path.exists, (model, former)):
+            flip(file)
+        world.start("p1")
+        assert world.processes["p1"].wait(20) == 2
+        said = world.processes["p1"].log.read_text()
+        assert re.search(
+            r"^error: .* is damaged .*; bring back a copy, or move model\*\.safetensors away", said, re.M
+        )
+        assert "Traceback" not in said
+        for file in state.glob("model*.safetensors"):
+            file.rename(file.with_suffix(".bad"))
+        world.start("p1")
+        world.until(lambda: world.t("p1") >= 0)
+        world.agree()
+        world.leave()
+        sound(world, again=True)
+
+
+def flip(file: Path) -> None:
+    """One bit of the last tensor turned over."""
+    whole = bytearray(file.read_bytes())
+    whole[-1] ^= 64
+    file.write_bytes(whole)
+
+
 # All together.
 
 

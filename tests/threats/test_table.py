@@ -18,7 +18,7 @@ def named(row: str) -> list[str]:
     return [name for name in re.findall(r"`(test_\w+)`", row) if "_NN" not in name]
 
 
-@pytest.mark.parametrize(("name", "rows"), [("threats.md", 20), ("survival.md", 15)])
+@pytest.mark.parametrize(("name", "rows"), [("threats.md", 20), ("survival.md", 16)])
 def test_every_row_of_the_table_has_its_tests(name: str, rows: int) -> None:
     there = "\n".join(file.read_text("utf-8") for file in HERE.rglob("test_*.py"))
     tests = set(re.findall(r"^def (test_\w+)", there, re.MULTILINE))

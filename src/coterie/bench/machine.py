@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from coterie.bench.work import Work, network
 from coterie.runs.environment import environment
+from coterie.runs.files import MARK
 
 __all__ = ["Limit", "flops", "limit", "machine", "synchronize", "traffic"]
 
@@ -104,6 +105,7 @@ def machine(device: str) -> dict[str, Any]:
     """What one must know to make sense of a figure."""
     on_gpu = device.startswith("cuda")
     return {
+        "generator": MARK,
         **environment(device),
         "torch": torch.__version__,  # with its build, which the package's version may leave out
         "processor": _processor(),

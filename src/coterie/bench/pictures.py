@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from coterie.runs.image import image
 from coterie.runs.style import GREY, INK, STYLE, title
 
 __all__ = ["picture"]
@@ -39,10 +38,7 @@ def picture(result: Mapping[str, Any]) -> bytes | None:
             else:
                 contenders = {"plain loop": ("loop", GREY), "coterie": ("ours", OURS)}
                 _throughput(axes[0, n], rows, contenders, rows[0]["limit"]["client_steps"])
-        FigureCanvasAgg(figure)
-        image = io.BytesIO()
-        figure.savefig(image, format="png")
-        return image.getvalue()
+        return image(figure)
 
 
 def _throughput(ax: Axes, rows: Rows, contenders: Mapping[str, tuple[str, str]], limit: float) -> None:

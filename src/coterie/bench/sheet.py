@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.table import Table
 
+from coterie.runs.files import MARK
+
 __all__ = ["Sheet", "header", "markdown", "sheet", "terminal"]
 
 Result = Mapping[str, Any]
@@ -152,7 +154,7 @@ def markdown(result: Result) -> str:
     rule = [":--" if column in ("work", "method") else "--:" for column in found.columns]
     lines = ["| " + " | ".join(cells) + " |" for cells in (found.columns, rule, *found.rows)]
     day = result["machine"]["date"][:10]
-    return f"{header(result)} ({day})\n\n" + "\n".join(lines) + f"\n\n{found.note}\n"
+    return f"<!-- {MARK} -->\n{header(result)} ({day})\n\n" + "\n".join(lines) + f"\n\n{found.note}\n"
 
 
 def _times(ratio: Mapping[str, float]) -> str:

@@ -35,6 +35,7 @@ Out = Annotated[
     ),
 ]
 
+_SUFFIXES = (".json", ".md", ".png")
 _CPU: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "engine": {"W1": (20, 100, 500), "W2": (10, 40)},
     "exchange": {"W1": (20, 500), "W2": (20,)},
@@ -178,12 +179,13 @@ def _numbers(work: str, clients: str | None, default: Numbers) -> dict[str, Sequ
 def _writable(out: Path | None) -> None:
     """Found out before minutes are spent."""
     from coterie.core.errors import ConfigError
-    from coterie.runs.files import explained
+    from coterie.runs.files import explained, refuse_foreign
 
     if out is None:
         return
     if out.suffix != ".json":
         raise ConfigError(f"--out {out}: expected a name that ends in .json, such as speed.json")
+    refuse_foreign(*map(out.with_suffix, _SUFFIXES))
     with explained(out):
         out.parent.mkdir(parents=True, exist_ok=True)
 
@@ -191,14 +193,12 @@ def _writable(out: Path | None) -> None:
 def _write(result: Mapping[str, Any], out: Path | None) -> list[Path]:
     from coterie.bench.pictures import picture
     from coterie.bench.sheet import markdown
-    from coterie.runs.files import encode, replace
+    from coterie.runs.files import encode, publish
 
     if out is None:
         return []
-    files = {".json": encode(result, indent=2), ".md": markdown(result).encode(), ".png": picture(result)}
-    written = []
-    for suffix, content in files.items():
-        if content is not None:
-            written.append(out.with_suffix(suffix))
-            replace(written[-1], content)
-    return written
+    contents = encode(result, indent=2), markdown(result).encode(), picture(result)
+    named = zip(map(out.with_suffix, _SUFFIXES), contents, strict=True)
+    files = {path: content for path, content in named if content is not None}
+    publish(files)
+    return list(files)

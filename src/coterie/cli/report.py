@@ -27,21 +27,22 @@ def report(
     """
     from coterie.cli.folders import found
     from coterie.core.errors import ConfigError
-    from coterie.dashboard.figures import write
+    from coterie.dashboard.figures import images
     from coterie.dashboard.report import report as page
     from coterie.runs import Run
-    from coterie.runs.files import explained, file_names, replace
+    from coterie.runs.files import file_names, publish, refuse_foreign
 
     folders = [found(run) for run in runs]
     if len(set(folders)) < len(folders):
         raise ConfigError("a run is named twice; name each once")
-    data = page(folders)
-    with explained(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-    replace(out, data)
+    refuse_foreign(out)
+    data, figures = page(folders), out.with_name(f"{out.stem}-figures")
+    files = {out: data}
+    for run, name in zip(folders, file_names(run.resolve().name for run in folders), strict=True):
+        prefix = f"{name}-" if len(folders) > 1 else ""
+        drawn = images(Run(run)) if pictures else {}
+        files |= {figures / f"{prefix}{file}": content for file, content in drawn.items()}
+    publish(files)
     typer.echo(f"report    {out}  ({len(data) / 1e6:.1f} MB)")
     if pictures:
-        folder = out.with_name(f"{out.stem}-figures")
-        for run, name in zip(folders, file_names(run.resolve().name for run in folders), strict=True):
-            write(Run(run), folder, f"{name}-" if len(folders) > 1 else "")
-        typer.echo(f"figures   {folder}")
+        typer.echo(f"figures   {figures}")

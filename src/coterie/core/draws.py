@@ -34,7 +34,9 @@ def probe_rows(seed: Number, t: Number, client: Number, count: Number, size: int
 
 
 def first_model(task: Task, how: str, seed: int, client: int) -> tuple[Tensors, Tensors]:
-    """θ(0) of a client, parameters and buffers: `shared` by all of a seed, `independent`, or `zeros`."""
+    """θ(0) of a client, parameters and buffers; `how` is one of `train.init` in an experiment."""
+    if how == "given":
+        return task.given()
     key = Stream(seed, "start").words(1, client=client if how == "independent" else 0)
     params, buffers = task.start(int(key))
     return {k: torch.zeros_like(v) for k, v in params.items()} if how == "zeros" else params, buffers

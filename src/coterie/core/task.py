@@ -33,11 +33,13 @@ class Task:
     """Model, loss and optimiser of one client."""
 
     model: nn.Module
-    """The template whose code is evaluated; its own weights are never used."""
+    """The template whose code is evaluated; its own weights are used by `given` alone."""
     loss: Loss = nn.functional.cross_entropy
     optimizer: Optimizer = field(default_factory=Sgd)
     head: str = ""
     """The layer that is not part of the base; if empty, the model's `head`, or its last layer that learns."""
+    brought: tuple[str, ...] = ()
+    """Tensors whose values come with the model and are not used: the layers' initialisation replaces them."""
 
     _train: nn.Module = field(init=False, repr=False)
     _eval: nn.Module = field(init=False, repr=False)
@@ -68,6 +70,21 @@ class Task:
         """Whether a step of the model draws random numbers."""
         return any(name.endswith(KEY) for name, _ in self._train.named_buffers())
 
+    @property
+    def notice(self) -> str | None:
+        """A sentence about weights that come with the model and are not used, if there are any."""
+        if not self.brought:
+            return None
+        some = ", ".join(self.brought[:3]) + (f" and {n} more" if (n := len(self.brought) - 3) > 0 else "")
+        return (
+            f"model {type(self.model).__name__} brings weights of its own ({some}), which are thrown away; "
+            'set train.init = "given" to begin from them'
+        )
+
+    def given(self) -> tuple[Tensors, Tensors]:
+        """Parameters and buffers as the model brings them."""
+        return _carried(self._train)
+
     def start(self, seed: int) -> tuple[Tensors, Tensors]:
         """Fresh parameters and buffers, drawn by the layers' own initialisation."""
         with torch.random.fork_rng(devices=[]):
@@ -77,10 +94,7 @@ class Task:
                 for name in ("reset_parameters", "_reset_parameters"):  # the latter in nn.MultiheadAttention
                     if callable(reset := getattr(module, name, None)) and _learns(module):
                         reset()
-        named = dict(model.named_parameters())
-        params = {k: v.detach().clone() for k, v in named.items() if v.requires_grad}
-        carried = {**dict(model.named_buffers()), **{k: v for k, v in named.items() if not v.requires_grad}}
-        return params, {k: v.detach().clone() for k, v in carried.items() if not k.endswith(KEY)}
+        return _carried(model)
 
     def step(self, state: State, batch: Batch) -> tuple[State, Info]:
         """One step of the optimiser on one mini-batch."""
@@ -156,6 +170,14 @@ class Task:
             each = [{k: m[i] for k, m in messages.items()} for i in range(count)]
             return torch.stack([see(self.take(state, message)) for message in each])
         return vmap(lambda message: see(self.take(state, message)))(messages)
+
+
+def _carried(model: nn.Module) -> tuple[Tensors, Tensors]:
+    """A model's parameters that learn, and all else that it carries."""
+    named = dict(model.named_parameters())
+    params = {k: v.detach().clone() for k, v in named.items() if v.requires_grad}
+    carried = {**dict(model.named_buffers()), **{k: v for k, v in named.items() if not v.requires_grad}}
+    return params, {k: v.detach().clone() for k, v in carried.items() if not k.endswith(KEY)}
 
 
 def _learns(module: nn.Module) -> bool:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
 from coterie.runs import Run
-from coterie.runs.files import explained, file_names, replace
+from coterie.runs.files import file_names
+from coterie.runs.image import image
 from coterie.runs.plot_gain import gains
 from coterie.runs.plot_graph import weights
 from coterie.runs.style import FAINT, GREY, HEAT, INK, STYLE, label_colours, method_colours
 from coterie.runs.summary import curve
 from coterie.runs.tracks import Track, by_name
 
-__all__ = ["FORMATS", "figures", "write"]
+__all__ = ["FORMATS", "figures", "images"]
 
 FORMATS = ("pdf", "png", "svg")
 _COLUMN = 3.5
@@ -48,25 +46,13 @@ _SCORES = {
 _NAMED = 20
 
 
-def write(run: Run, folder: Path, prefix: str = "") -> list[Path]:
-    """Every figure in every format."""
+def images(run: Run) -> dict[str, bytes]:
+    """Every figure in every format, by the name of its file."""
     if not run.tracks:
         raise RunError(f"{run.path} has nothing to draw yet: no evaluation has been recorded")
     with mpl.rc_context(_PAPER):
         drawn = figures(run)
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for name, figure in drawn.items():
-            FigureCanvasAgg(figure)
-            for kind in FORMATS:
-                image = io.BytesIO()
-                # No date: the same run gives the same bytes.
-                date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-                figure.savefig(image, format=kind, metadata=date)
-                paths.append(folder / f"{prefix}{name}.{kind}")
-                replace(paths[-1], image.getvalue())
-        return paths
+        return {f"{name}.{kind}": image(figure, kind) for name, figure in drawn.items() for kind in FORMATS}
 
 
 def figures(run: Run) -> dict[str, Figure]:

@@ -20,6 +20,7 @@ import numpy as np
 from coterie.core.errors import RunError
 from coterie.dashboard.bundle import bundle
 from coterie.dashboard.run_source import RunSource
+from coterie.runs.files import MARK
 
 __all__ = ["MOST_BYTES", "report"]
 
@@ -151,6 +152,7 @@ def _page(title: str, data: Sequence[Mapping[str, Any]]) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="{MARK}">
 <title>{escape(title)} · coterie report</title>
 <style>{style}</style>
 </head>

@@ -17,7 +17,7 @@ from coterie.core.types import Tensors
 
 __all__ = ["Checkpoint", "load", "save"]
 
-FORMAT = "coterie-checkpoint-1"
+FORMAT = "coterie-checkpoint-2"
 
 
 class Checkpoint(NamedTuple):
@@ -50,10 +50,11 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 def load(path: Path, fingerprint: str, data: str) -> Checkpoint:
     """Read a checkpoint of this very experiment on these very samples."""
     try:
-        form, facts, tensors = saved.load(path)
+        form, facts, tensors = saved.load(path, FORMAT)
         if form != FORMAT:
             raise CheckpointError(
-                f"{path} is not a coterie checkpoint of this version: expected {FORMAT!r}, got {form!r}"
+                f"{path} is not a coterie checkpoint of this version: expected {FORMAT!r}, got {form!r}; "
+                "resume with the version of coterie that wrote it, or start anew in another folder with --out"
             )
         found = Checkpoint(tensors=tensors, **facts)
     except (ValueError, TypeError) as error:

@@ -23,7 +23,7 @@ from coterie.engine.stack import Stack, stacks
 from coterie.engine.trial import trial
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer
-from coterie.models._given import model
+from coterie.models._given import task
 
 __all__ = ["Plan", "choose_execution", "prepare"]
 
@@ -52,8 +52,8 @@ class Plan(NamedTuple):
         return digest.hexdigest()[:16]
 
     def idle(self) -> list[str]:
-        """What is set but never happens, one sentence each."""
-        found = []
+        """What is set but never happens, or given but not used, one sentence each."""
+        found = [text for stack in self.stacks if (text := stack.task.notice)]
         for member in (m for stack in self.stacks for m in stack.members):
             schedule, train = member.schedule, member.schedule.train
             closing = f", the last {train.personalize:.0%} of them local only" if train.personalize else ""
@@ -113,17 +113,16 @@ def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
 
 
 def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Task]:
-    """One task for all worlds with the same model, optimiser and shapes."""
+    """One task for all worlds with the same model, optimiser, shapes and use of the weights it brings."""
     tasks: dict[str, Task] = {}
     found = []
     for world, federation in zip(worlds, federations, strict=True):
         e = world.experiment
         inputs, classes = tuple(federation.pool.shape[1:]), len(federation.classes)
-        key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes}"
+        key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
         if key not in tasks:
-            tasks[key] = Task(
-                model(e.model.name, e.model.options, inputs, classes).to(dtype), optimizer=e.train.optimizer
-            )
+            how = dtype, e.train.optimizer, e.train.init
+            tasks[key] = task(e.model.name, e.model.options, inputs, classes, *how)
         found.append(tasks[key])
     return found
 

@@ -1,27 +1,67 @@
-"""A model plugin, or the user's own function, as an `nn.Module` that fits the data."""
+"""A model plugin, or the user's own function, as a `Task` that fits the data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, ModelError
+from coterie.core.optim import Optimizer
 from coterie.core.registry import build, own_code
+from coterie.core.task import Task
 
-__all__ = ["model"]
+__all__ = ["task"]
 
 
-def model(name: str, options: Mapping[str, Any], inputs: tuple[int, ...], classes: int) -> nn.Module:
-    """The named model for samples of this shape and so many classes."""
+def task(
+    name: str,
+    options: Mapping[str, Any],
+    inputs: tuple[int, ...],
+    classes: int,
+    dtype: torch.dtype,
+    optimizer: Optimizer,
+    init: str,
+) -> Task:
+    """The named model for samples of this shape and so many classes, with a look at the weights it brings.
+
+    It is built twice: what it draws differs if the seeds do, what it brings does not.
+    """
+    seeds = (0, 0) if init == "given" else (0, 1)
+    made, again = (
+        Task(_built(name, options, inputs, classes, seed).to(dtype), optimizer=optimizer) for seed in seeds
+    )
+    own, other, fresh = (
+        {**params, **buffers} for params, buffers in (made.given(), again.given(), made.start(0))
+    )
+    drawn = [k for k, v in own.items() if _differ(v, other.get(k))]
+    if init == "given" and drawn:
+        raise ModelError(
+            f"model {name!r} has other weights each time that it is built, such as {drawn[0]!r}, so "
+            "train.init = 'given' is no model in particular; let it load them from a file, or draw them from "
+            "torch's own generator, which is seeded here"
+        )
+    brought = tuple(k for k, v in own.items() if k not in drawn and _differ(v, fresh[k]))
+    return made if init == "given" or not brought else replace(made, brought=brought)
+
+
+def _built(
+    name: str, options: Mapping[str, Any], inputs: tuple[int, ...], classes: int, seed: int
+) -> nn.Module:
     built = build("model", name, options, "model")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # a layer that cannot be reset keeps what it draws here
+        torch.manual_seed(seed)  # a layer that cannot be reset keeps what it draws here
         what = f"model {name!r} cannot be built for inputs of shape {inputs} and {classes} classes"
         with own_code(what, ModelError):
             made = built.build(inputs, classes) if hasattr(built, "build") else built(inputs, classes)
     if not isinstance(made, nn.Module):
         raise ConfigError(f"model {name!r} gives {type(made).__name__}, not an nn.Module")
     return made
+
+
+def _differ(one: Tensor, other: Tensor | None) -> bool:
+    """Whether they differ where the first has a number."""
+    return other is None or one.shape != other.shape or bool(((one != other) & (one == one)).any())

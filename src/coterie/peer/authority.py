@@ -180,6 +180,8 @@ class Authority:
 
     def _look(self, to: Path, renew: bool) -> None:
         """Refuse a folder whose files would be lost."""
+        if not (to / AUTHORITY).exists():  # so what else is there did not come from a CA
+            files.none_yet(to / DENY, to / CERTIFICATE)
         elsewhere = "choose another folder with --out, or move it away"
         if (to / AUTHORITY).exists() and files.read(to / AUTHORITY, "") != self.anchor.pem:
             raise IdentityError(f"{to / AUTHORITY} is of another CA; {elsewhere}")

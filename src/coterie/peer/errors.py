@@ -2,6 +2,7 @@
 
     CoterieError
     └── PeerError
+        ├── DamagedError      a saved model that is not what was saved, or that no peer would take
         ├── IdentityError     a key, certificate or CA folder that cannot be used; the owner can mend it
         ├── Refused           something from another peer that is not taken; it has a `reason`
         └── Unreachable       no answer from another peer
@@ -16,7 +17,7 @@ from enum import StrEnum
 
 from coterie.core.errors import CoterieError
 
-__all__ = ["IdentityError", "PeerError", "Reason", "Refused", "TimedOut", "Unreachable"]
+__all__ = ["DamagedError", "IdentityError", "PeerError", "Reason", "Refused", "TimedOut", "Unreachable"]
 
 
 class Reason(StrEnum):
@@ -48,6 +49,10 @@ class Reason(StrEnum):
 
 class PeerError(CoterieError):
     """A fault of a peer, of its settings or of the network."""
+
+
+class DamagedError(PeerError):
+    """A saved model that is not what was saved, or that no peer would take."""
 
 
 class IdentityError(PeerError):

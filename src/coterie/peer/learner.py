@@ -25,7 +25,7 @@ from coterie.core.registry import told
 from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
 from coterie.experiment import World
-from coterie.models._given import model
+from coterie.models._given import task
 from coterie.peer.transport import Version
 from coterie.schedule import Schedule
 
@@ -90,9 +90,9 @@ class Client:
         """A client of a world (one method, one seed, one setting) with these samples."""
         e = world.experiment
         dtype = getattr(torch, e.dtype)
-        made = model(e.model.name, e.model.options, tuple(own.train.x.shape[1:]), own.classes)
+        inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
         return cls(
-            task=Task(made.to(dtype), optimizer=e.train.optimizer),
+            task=task(e.model.name, e.model.options, inputs, own.classes, *how),
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),

@@ -26,7 +26,10 @@ import torch
 from coterie.core.errors import ModelError
 from coterie.core.types import Message
 
-__all__ = ["Entry", "Schema"]
+__all__ = ["MAGNITUDE", "Entry", "Schema", "absurd"]
+
+MAGNITUDE = 1e9
+"""Larger values than this, in a trained model, are a fault or an attack."""
 
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 """In the order in which they travel, the widest first: each tensor is aligned where it lies."""
@@ -148,6 +151,15 @@ class Schema:
         if not all(isinstance(name, str) for name in classes):
             raise ValueError("not a schema: a class without a name")
         return cls(tuple(entries), classes)
+
+
+def absurd(message: Message, magnitude: float = MAGNITUDE) -> str | None:
+    """The first tensor with values that no trained model has, with its range and what was expected."""
+    for name, tensor in message.items():
+        low, high = (bound.item() for bound in torch.aminmax(tensor)) if tensor.numel() else (0.0, 0.0)
+        if not (-magnitude <= low and high <= magnitude):  # a NaN fails both
+            return f"values from {low} to {high} in {name!r}; expected finite ones of at most {magnitude:g}"
+    return None
 
 
 def _place(entry: Entry) -> tuple[int, str]:

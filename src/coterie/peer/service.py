@@ -86,6 +86,8 @@ async def serve(
                     'its own; method = { ..., adoption = "mix" } or "ignore" is safer'
                 },
             )
+        if text := client.task.notice:
+            log.warning("weights not used", extra={"why": text})
         if gossip is not None:
             tasks.append(asyncio.ensure_future(gossip.live(transport)))
         tasks.append(asyncio.ensure_future(_rotate(current, server, transport, gossip, node)))

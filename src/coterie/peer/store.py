@@ -1,8 +1,10 @@
 """A peer's model on disk: one safetensors file, replaced atomically, in a folder held by one process.
 
-    model.safetensors   the last saved state; version, iteration, slots and run in its metadata
-    journal.jsonl       what the peer did (`coterie.peer.journal`)
-    .lock               held by the process that runs the peer
+    model.safetensors           the last saved state; version, iteration, slots and run in its metadata
+    model.former.safetensors    the one saved before it, for when the last is damaged
+    model.damaged.safetensors   one that was damaged, out of use
+    journal.jsonl               what the peer did (`coterie.peer.journal`)
+    .lock                       held by the process that runs the peer
 
 A kill between any two writes leaves either the old state or the new one, whole.
 """
@@ -10,6 +12,7 @@ A kill between any two writes leaves either the old state or the new one, whole.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,13 +22,16 @@ from torch import Tensor
 
 from coterie import saved as files
 from coterie.core.types import State
-from coterie.peer.errors import PeerError
+from coterie.peer.errors import DamagedError, PeerError
 from coterie.peer.learner import Snapshot
+from coterie.peer.schema import absurd
 from coterie.peer.transport import Version
 
 __all__ = ["Saved", "Store", "read", "tensors"]
 
-FORMAT = "coterie-peer-1"
+log = logging.getLogger(__name__)
+
+FORMAT = "coterie-peer-2"
 
 
 class Saved(NamedTuple):
@@ -43,7 +49,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = folder / "model.safetensors"
+        self.path, self.former = folder / "model.safetensors", folder / "model.former.safetensors"
         self.journal = folder / "journal.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -68,7 +74,7 @@ class Store:
             "t": saved.now.t,
         }
         try:
-            files.save(self.path, FORMAT, facts, tensors(saved.now.state), secret=True)
+            files.save(self.path, FORMAT, facts, tensors(saved.now.state), secret=True, former=self.former)
         except (OSError, SafetensorError) as error:
             raise PeerError(
                 f"cannot save the model in {self.path}: {getattr(error, 'strerror', None) or error}; the one "
@@ -76,28 +82,38 @@ class Store:
             ) from None
 
     def load(self, peer: str, run: str, like: State) -> Saved | None:
-        """The last saved state, which must be of this peer, this run and this model; None: there is none."""
+        """The last sound state, which must be of this peer, this run and this model; None: there is none.
+
+        One that is damaged is set aside if the one before it is sound.
+        """
         files.beside(self.path).unlink(missing_ok=True)
-        if not self.path.exists():
-            return None
-        facts, found = read(self.path)
-        for what, expected in (("peer", peer), ("run", run)):
-            if facts[what] != expected:
-                raise PeerError(
-                    f"{self.path} belongs to the {what} {facts[what]!r}, not to {expected!r}; give every "
-                    "peer and every run a state folder of its own"
-                )
-        wanted = tensors(like)
-        for name in [*wanted, *found]:
-            expected, got = _described(wanted.get(name)), _described(found.get(name))
-            if expected != got:
-                raise PeerError(
-                    f"{self.path} holds another model or method: the tensor {name!r} should be {expected}, "
-                    f"but is {got}; go back to the former settings, or name an empty folder as `state`"
-                )
-        parts = {part: {k: found[f"{part}/{k}"] for k in getattr(like, part)} for part in State._fields}
-        now = Snapshot(Version(*facts["version"]), int(facts["t"]), State(**parts))
-        return Saved(peer, run, dict(facts["slots"]), now)
+        damaged: DamagedError | None = None
+        for path in filter(Path.exists, (self.path, self.former)):
+            try:
+                saved = _fitting(path, peer, run, like)
+            except DamagedError as error:
+                damaged = damaged or error
+                continue
+            if damaged:
+                self._set_aside(damaged, saved.now.t)
+            return saved
+        if damaged:
+            raise PeerError(
+                f"{damaged}; bring back a copy, or move model*.safetensors away from {self.folder} to let "
+                "this peer begin anew, under the same name"
+            )
+        return None
+
+    def _set_aside(self, damaged: DamagedError, t: int) -> None:
+        aside = self.folder / "model.damaged.safetensors"
+        try:
+            self.path.replace(aside)
+        except OSError as error:
+            raise PeerError(f"{damaged}; it cannot be moved to {aside}: {error.strerror}") from None
+        log.error(
+            "damaged model",
+            extra={"why": f"{damaged}; it is now {aside.name}, and the one saved before it is used", "t": t},
+        )
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -107,14 +123,42 @@ class Store:
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The facts and the tensors of a saved state."""
     try:
-        form, facts, found = files.load(path)
+        form, facts, found = files.load(path, FORMAT)
     except ValueError as error:
-        raise PeerError(
-            f"{path} is damaged ({error}); remove it to let this peer begin anew, under the same name"
-        ) from None
+        raise DamagedError(f"{path} is damaged ({error})") from None
     if form != FORMAT:
-        raise PeerError(f"{path} is not a saved peer of this version: expected {FORMAT!r}, got {form!r}")
+        raise PeerError(
+            f"{path} is not a saved peer of this version: expected {FORMAT!r}, got {form!r}; run the version "
+            "of coterie that wrote it, or name an empty folder as `state` to begin anew"
+        )
     return facts, found
+
+
+def _fitting(path: Path, peer: str, run: str, like: State) -> Saved:
+    """What is saved there, if it is of this peer, this run and this model, with values that others take."""
+    facts, found = read(path)
+    for what, expected in (("peer", peer), ("run", run)):
+        if facts[what] != expected:
+            raise PeerError(
+                f"{path} belongs to the {what} {facts[what]!r}, not to {expected!r}; give every "
+                "peer and every run a state folder of its own"
+            )
+    wanted = tensors(like)
+    for name in [*wanted, *found]:
+        expected, got = _described(wanted.get(name)), _described(found.get(name))
+        if expected != got:
+            raise PeerError(
+                f"{path} holds another model or method: the tensor {name!r} should be {expected}, "
+                f"but is {got}; go back to the former settings, or name an empty folder as `state`"
+            )
+    parts = {part: {k: found[f"{part}/{k}"] for k in getattr(like, part)} for part in State._fields}
+    state = State(**parts)
+    weights = {k: v for k, v in {**state.params, **state.buffers}.items() if v.is_floating_point()}
+    if flaw := absurd(weights):
+        raise DamagedError(f"{path} is damaged ({flaw})")
+    return Saved(
+        peer, run, dict(facts["slots"]), Snapshot(Version(*facts["version"]), int(facts["t"]), state)
+    )
 
 
 def tensors(state: State) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from coterie.core.types import Message
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.schema import Schema
+from coterie.peer.schema import MAGNITUDE, Schema, absurd
 from coterie.peer.transport import Letter, Version
 from coterie.peer.wire_pb2 import Answer, Ask, Header
 from coterie.peer.wire_pb2 import Terms as TermsProto
@@ -38,8 +38,6 @@ __all__ = [
 ]
 
 PROTOCOL = 1
-MAGNITUDE = 1e9
-"""Larger values than this, in a trained model, are a fault or an attack."""
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -234,21 +232,10 @@ class Parcel:
             entry.name: self._data[at : at + entry.bytes].view(entry.dtype).view(entry.shape)
             for entry, at in self._schema.places()
         }
-        for name, tensor in message.items():
-            self._check_values(name, tensor)
+        if flaw := absurd(message, self._magnitude):
+            raise Refused(Reason.VALUES, f"{sender} sent {flaw}")
         version = Version(header.incarnation, header.event)
         return Letter(sender, header.terms.run, version, header.digest.hex(), message)
-
-    def _check_values(self, name: str, tensor: torch.Tensor) -> None:
-        if not tensor.numel():
-            return
-        low, high = (bound.item() for bound in torch.aminmax(tensor))
-        if not (-self._magnitude <= low and high <= self._magnitude):  # a NaN fails both
-            raise Refused(
-                Reason.VALUES,
-                f"{self._header.sender} sent values from {low} to {high} in {name!r}; expected finite "
-                f"ones of at most {self._magnitude:g}",
-            )
 
 
 def unpack(

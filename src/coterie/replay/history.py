@@ -11,6 +11,7 @@ from torch import Tensor
 
 from coterie.core.errors import RunError
 from coterie.peer import journal, store
+from coterie.peer.errors import DamagedError
 from coterie.peer.settings import Settings
 from coterie.peer.transport import Version
 
@@ -56,7 +57,13 @@ class History(NamedTuple):
         """The version, the iteration and the tensors of its model on disk, if there is one."""
         if not (self.folder / MODEL).exists():
             return None
-        facts, tensors = store.read(self.folder / MODEL)
+        try:
+            facts, tensors = store.read(self.folder / MODEL)
+        except DamagedError as error:
+            raise RunError(
+                f"{error}; bring back a copy, or move it away to compute again what the journal tells, with "
+                "nothing to compare it with"
+            ) from None
         return Version(*facts["version"]), facts["t"], tensors
 
     def heard(self) -> Iterator[tuple[str, Version]]:

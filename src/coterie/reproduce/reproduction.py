@@ -130,7 +130,7 @@ def _refuse(folder: Path, resume: bool) -> None:
         raise RunError(
             f"{folder} is in use: it is not empty; continue it with --resume, or choose another with --out"
         )
-    if resume and not filled:
+    if resume and not any(folder.glob("*/experiment.toml")):
         raise RunError(
             f"there is nothing to resume in {folder}; start without --resume, or name another with --out"
         )

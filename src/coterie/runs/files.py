@@ -7,6 +7,7 @@ import errno
 import itertools
 import json
 import math
+import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +16,21 @@ from typing import Any
 
 from coterie.core.errors import RunError
 
-__all__ = ["append", "encode", "explained", "file_names", "read_json", "read_rows", "replace"]
+__all__ = [
+    "MARK",
+    "append",
+    "encode",
+    "explained",
+    "file_names",
+    "publish",
+    "read_json",
+    "read_rows",
+    "refuse_foreign",
+    "replace",
+]
+
+MARK = "written-by-coterie"
+"""What every file has in it that `publish` may replace."""
 
 _REMEDIES = {
     errno.ENOSPC: "free some space, then continue with --resume",
@@ -51,6 +66,33 @@ def replace(path: Path, data: bytes) -> None:
         except OSError:
             draft.unlink(missing_ok=True)
             raise
+
+
+def publish(files: Mapping[Path, bytes], own: Path | None = None) -> None:
+    """Write files, each with `MARK` in it, where the user said; none if one there is not coterie's own.
+
+    `own`: a folder in which everything is coterie's, with the mark or without.
+    """
+    refuse_foreign(*(path for path in files if path.parent != own))
+    for path, data in files.items():
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, data)
+
+
+def refuse_foreign(*paths: Path) -> None:
+    """Refuse to replace a file that coterie did not write; an empty one is nobody's."""
+    for path in paths:
+        with explained(path, "read"):
+            if not path.is_file() or not path.stat().st_size:
+                continue
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as there:
+                own = there.find(MARK.encode()) >= 0
+        if not own:
+            raise RunError(
+                f"{path} is not known to be a file that coterie wrote, so it is not replaced; choose another "
+                "name with --out, or move it away"
+            )
 
 
 def append(path: Path, data: bytes, durable: bool) -> None:

@@ -9,16 +9,15 @@ overview.png    the first three in one
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
-from coterie.runs.files import explained, file_names, replace
+from coterie.runs.files import file_names, publish
+from coterie.runs.image import image
 from coterie.runs.plot_curves import curves
 from coterie.runs.plot_gain import gain, gains
 from coterie.runs.plot_graph import colour_bar, heat_map, true_groups, weights
@@ -37,17 +36,9 @@ def draw(run: Run, folder: Path) -> list[Path]:
     if not run.tracks:
         raise RunError(f"{run.path} has nothing to draw yet: no evaluation has been recorded")
     with mpl.rc_context(STYLE):
-        figures = _Pictures(run).all()
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for name, figure in figures.items():
-            FigureCanvasAgg(figure)
-            image = io.BytesIO()
-            figure.savefig(image, format="png")
-            paths.append(folder / f"{name}.png")
-            replace(paths[-1], image.getvalue())
-        return paths
+        files = {folder / f"{name}.png": image(figure) for name, figure in _Pictures(run).all().items()}
+    publish(files, own=run.path / "plots")
+    return list(files)
 
 
 class _Pictures:
