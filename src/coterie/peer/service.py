@@ -18,6 +18,7 @@ from coterie.peer.grpc_server import GrpcServer
 from coterie.peer.identity import Identity
 from coterie.peer.ids import STRANGER, Contact
 from coterie.peer.learner import Client
+from coterie.peer.log import what_asyncio_says
 from coterie.peer.membership import Event, Membership
 from coterie.peer.metrics import Calls, Page
 from coterie.peer.node import Node
@@ -42,9 +43,10 @@ async def serve(
     settings: Settings, identity: Identity, client: Client, store: Store, stderr: Overheard
 ) -> None:
     """Learn and exchange until SIGTERM or Ctrl-C."""
-    stop = asyncio.Event()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    what_asyncio_says(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
     fixed = Fixed(settings.peers, identity.id)
     node = Node(identity.id, settings, client, store, fixed, wall=time.time())
     gossip = None if settings.peers else _gossip(settings, identity, node.incarnation)
@@ -59,7 +61,7 @@ async def serve(
     transport = GrpcTransport(*terms, denied=denied, count=calls.side("out"), seed=client.number)
     refused = partial(node.refused, said=True)  # whoever refuses something logs it
     server = GrpcServer(*terms, node, denied=denied, count=calls.side("in"), refused=refused)
-    asyncio.get_running_loop().add_reader(stderr, stderr.read, partial(refused, STRANGER))
+    loop.add_reader(stderr, stderr.read, partial(refused, STRANGER))
     page = Page(node.status, calls)
     tasks: list[asyncio.Task[None]] = []
     try:
