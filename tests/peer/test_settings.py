@@ -77,6 +77,10 @@ def test_a_client_of_an_experiment_has_its_part(tmp_path: Path) -> None:
         ({}, "address: field required"),
         ({"address": "10.0.0.1"}, "address: .* has no port"),
         ({"address": "0.0.0.0:7440"}, "stands for every interface"),
+        ({"address": "0.0.0.0:7440"}, r"name the one that others can dial, and listen = '0\.0\.0\.0:7440'"),
+        ({"address": "[::]:7440"}, r"listen = '\[::\]:7440' beside it"),
+        ({**ADDRESS, "listen": "0.0.0.0"}, r"listen: .* has no port .*such as 0\.0\.0\.0:7440"),
+        ({**ADDRESS, "seeds": ["p0@0.0.0.0:7440"]}, "stands for every interface"),
         ({**ADDRESS, "seeds": ["10.0.0.2:7440"]}, "expected ID@HOST:PORT"),
         ({**ADDRESS, "seeds": ["P0@10.0.0.2:7440"]}, "capital 'P'"),
         ({**ADDRESS, "peers": {"p 0": "10.0.0.2:7440"}}, "is no id"),
@@ -96,6 +100,13 @@ def test_a_client_of_an_experiment_has_its_part(tmp_path: Path) -> None:
 def test_mistakes_are_explained(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Settings.parse(values)
+
+
+def test_what_it_listens_at_may_differ_from_what_others_dial() -> None:
+    one = Settings.parse({"address": "peer-a.example.org:17000", "listen": "[::]:7000"})
+    assert (one.address, one.listen) == ("peer-a.example.org:17000", "[::]:7000")
+    assert Settings.parse(ADDRESS).listen is None
+    assert Settings.parse(one.plain()) == one
 
 
 @pytest.mark.parametrize(

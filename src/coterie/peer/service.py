@@ -65,7 +65,7 @@ async def serve(
     page = Page(node.status, calls)
     tasks: list[asyncio.Task[None]] = []
     try:
-        await server.start(settings.address)
+        listening = await server.start(settings.listen or settings.address)
         shown = await page.start(settings.status)
         _post(store.folder / ADDRESS, shown)
         log.info(
@@ -75,6 +75,7 @@ async def serve(
                 "federation": identity.federation,
                 "run": settings.run,
                 "address": settings.address,
+                "listen": listening,
                 "status": shown,
                 "incarnation": node.incarnation,
                 "t": node.worker.now.t,

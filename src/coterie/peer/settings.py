@@ -1,7 +1,8 @@
 """PEER.toml: what one peer is, has and does, as frozen and validated data.
 
 Settings
-  address, seeds, peers, identity, state   where it is, whom it knows, who it is
+  address, listen                          where others dial it, and where it listens
+  seeds, peers, identity, state            whom it knows, who it is
   run, members, seed, client, slots        which run of the federation, and its place in it
   method, model, dtype, threads            what it computes
   data, train, evaluate                    as in an experiment
@@ -59,6 +60,18 @@ KEPT = 256.0
 def _address(text: str) -> str:
     if wrong := ids.address_flaw(text):
         raise ValueError(f"{wrong}; expected HOST:PORT, such as 10.0.0.1:7440")
+    return text
+
+
+def _own_address(text: str) -> str:
+    if ids.address_flaw(text, dialled=False) is None and (wrong := ids.address_flaw(text)):
+        raise ValueError(f"{wrong}, and listen = {text!r} beside it")
+    return _address(text)
+
+
+def _listen(text: str) -> str:
+    if wrong := ids.address_flaw(text, dialled=False):
+        raise ValueError(f"{wrong}; expected HOST:PORT, such as 0.0.0.0:7440")
     return text
 
 
@@ -125,8 +138,11 @@ class Exchange(_Frozen):
 class Settings(_Frozen):
     """One peer."""
 
-    address: Address
-    """HOST:PORT at which it listens and at which the others reach it."""
+    address: Annotated[str, AfterValidator(_own_address)]
+    """HOST:PORT at which the others reach it: what it signs and gossips."""
+    listen: Annotated[str, AfterValidator(_listen)] | None = None
+    """HOST:PORT at which it listens, where that is another (a container, a port mapping), such as
+    0.0.0.0:7440; absent: `address`."""
     seeds: tuple[Annotated[str, AfterValidator(_contact)], ...] = ()
     """Members to ask for the others, as ID@HOST:PORT; one that answers is enough."""
     peers: dict[Id, Address] = {}  # noqa: RUF012
