@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from coterie.core.toml import dumps
+from coterie.peer import journal
 from coterie.peer.authority import Authority, request
 from coterie.peer.metrics import Calls, Page
 from tests.cli.conftest import Command, Refused
@@ -230,9 +231,9 @@ def test_swarm_then_replay(coterie: Command) -> None:
     again = coterie("replay", "out")
     assert again.code == 0
     assert again.out.count("yes") == 2
-    rows = (Path("out") / "peers" / "p0" / "state" / "journal.jsonl").read_text().splitlines()
-    wrong = [row.replace('"seed": 0', '"seed": 1') for row in rows]
-    (Path("out") / "peers" / "p0" / "state" / "journal.jsonl").write_text("\n".join(wrong) + "\n")
+    file = Path("out") / "peers" / "p0" / "state" / "journal.jsonl"
+    wrong = [json.dumps(row).replace('"seed": 0', '"seed": 1') for row in journal.read(file)]
+    file.write_bytes(b"".join(journal.line(json.loads(row)) for row in wrong))
     answer = coterie("replay", "out")
     assert answer.code == 1
     assert "no" in answer.out

@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import pytest
+
+from coterie.core.errors import RunError
 from coterie.peer.metrics import MOST
+from coterie.replay import replay
 from coterie.swarm.plan import free_ports
 from tests.peer.loopback import Forwarder
 from tests.threats.security_siege import HOME, Siege
 from tests.threats.wire import enter
-from tests.threats.world import PORT, opened
+from tests.threats.world import PORT, World, opened
 
 
 @contextlib.contextmanager
@@ -72,6 +76,38 @@ def test_in_a_container(tmp_path: Path) -> None:
             world.leave()
 
 
+def test_one_bit_of_a_journal_is_flipped(tmp_path: Path) -> None:
+    """It is back at once, in a higher incarnation, with the model it had; replay tells of the gap."""
+    with opened(tmp_path, 2) as world:
+        world.start()
+        world.agree(seconds=30)
+        world.exchanged()
+        world.kill("p1")
+        before, former = world.rows("p1", "saved")[-1], world.rows("p1", "start")[-1]["incarnation"]
+        file = world.processes["p1"].state / "journal.jsonl"
+        data = bytearray(file.read_bytes())
+        data[data.index(b'"incarnation": ') + 16] ^= 1  # a digit becomes another one
+        file.write_bytes(data)
+        world.start("p1")
+        world.agree(seconds=30)
+        world.exchanged()
+        (damage,) = world.said("p1", "damaged")
+        assert damage["level"] == "error"
+        assert (
+            "journal.jsonl is damaged in line 1, from byte 0 on: its checksum does not fit" in damage["why"]
+        )
+        (aside,) = file.parent.glob("journal.damaged-*.jsonl")
+        assert aside.read_bytes() == data
+        resumed, start = world.rows("p1", "resumed")[0], world.rows("p1", "start")[0]
+        assert resumed["t"] >= before["t"] > 0
+        assert start["incarnation"] > former
+        world.leave()
+        with pytest.raises(
+            RunError, match=f"p1.*was damaged in line 1, from byte 0 on.* is now {aside.name}"
+        ):
+            replay(world.states())
+
+
 def test_row_26_half_open_requests_at_the_status_port(siege: Siege) -> None:
     host, _, port = (siege.world.processes[HOME].state / "status.address").read_text().strip().rpartition(":")
     before, _ = siege.world.held(HOME)
@@ -85,3 +121,54 @@ def test_row_26_half_open_requests_at_the_status_port(siege: Siege) -> None:
                 assert siege.world.status(HOME)
         siege.world.until(lambda: siege.world.held(HOME)[0] <= before + MOST + 8, 2)
     siege.world.learned_on()
+
+
+def refused_at_start(world: World, *told: str) -> None:
+    """It ends with exit code 2, and says these words."""
+    world.start("p0")
+    assert world.processes["p0"].wait(30) == 2
+    said = world.processes["p0"].log.read_text()
+    assert [words for words in told if words not in said] == []
+    assert "Traceback" not in said
+
+
+def test_row_27_folders_that_others_can_change(tmp_path: Path) -> None:
+    with opened(tmp_path, 1) as world:
+        state = world.processes["p0"].state
+        state.mkdir()
+        for folder, mode in ((tmp_path / "p0" / "identity", 0o777), (state, 0o1777), (state, 0o770)):
+            folder.chmod(mode)
+            refused_at_start(world, f"(mode {mode:04o}); run: chmod 700 {folder}")
+            assert list(state.iterdir()) == []
+            folder.chmod(0o700)
+        world.start()
+        world.learned_on()
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", "journal.jsonl", ".journal.draft", "model.safetensors.tmp", ".status.address.draft"]
+)
+def test_row_27_links_are_not_followed(tmp_path: Path, name: str) -> None:
+    with opened(tmp_path, 1) as world:
+        state, precious = world.processes["p0"].state, tmp_path / "precious"
+        precious.write_text("of another")
+        state.mkdir(0o700)
+        (state / name).symlink_to(precious)
+        refused_at_start(world, f"{state / name} is a link", "remove it")
+        assert precious.read_text() == "of another"
+
+
+def test_row_27_a_link_that_is_put_there_later(tmp_path: Path) -> None:
+    with opened(tmp_path, 1, save=0.1, journal=0.002) as world:
+        precious = tmp_path / "precious"
+        precious.write_text("of another")
+        world.start()
+        world.learned_on()
+        state = world.processes["p0"].state
+        for name in (".journal.draft", "model.safetensors.tmp"):
+            with contextlib.suppress(FileExistsError):  # it was about to be used
+                (state / name).symlink_to(precious)
+        world.learned_on()
+        world.until(lambda: (state / "journal.old.jsonl").exists())
+        world.leave()
+        assert precious.read_text() == "of another"

@@ -9,8 +9,8 @@ import secrets
 import signal
 import time
 from functools import partial
-from pathlib import Path
 
+from coterie.peer import files
 from coterie.peer.errors import IdentityError, PeerError
 from coterie.peer.gossip import Gossip
 from coterie.peer.grpc_client import GrpcTransport
@@ -67,7 +67,7 @@ async def serve(
     try:
         listening = await server.start(settings.listen or settings.address)
         shown = await page.start(settings.status)
-        _post(store.folder / ADDRESS, shown)
+        files.replace(store.folder / ADDRESS, f"{shown}\n".encode())  # whole: others look at any moment
         log.info(
             "ready",
             extra={
@@ -109,16 +109,6 @@ async def serve(
             (store.folder / ADDRESS).unlink()
         with contextlib.suppress(PeerError):  # a full disk was told before
             node.leave()
-
-
-def _post(path: Path, text: str) -> None:
-    """Put it there whole: others look for it at any moment."""
-    beside = path.with_name(f".{path.name}")
-    try:
-        beside.write_text(f"{text}\n")
-        beside.replace(path)
-    except OSError as error:
-        raise PeerError(f"cannot write {path}: {error.strerror}; make room on the disk") from None
 
 
 def _heed(node: Node, membership: Membership, event: Event) -> None:
