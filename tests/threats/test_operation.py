@@ -93,18 +93,14 @@ def test_one_bit_of_a_journal_is_flipped(tmp_path: Path) -> None:
         world.exchanged()
         (damage,) = world.said("p1", "damaged")
         assert damage["level"] == "error"
-        assert (
-            "journal.jsonl is damaged in line 1, from byte 0 on: its checksum does not fit" in damage["why"]
-        )
+        assert "is damaged in line 1, from byte 0 on: its checksum does not fit" in damage["why"]
         (aside,) = file.parent.glob("journal.damaged-*.jsonl")
         assert aside.read_bytes() == data
         resumed, start = world.rows("p1", "resumed")[0], world.rows("p1", "start")[0]
         assert resumed["t"] >= before["t"] > 0
         assert start["incarnation"] > former
         world.leave()
-        with pytest.raises(
-            RunError, match=f"p1.*was damaged in line 1, from byte 0 on.* is now {aside.name}"
-        ):
+        with pytest.raises(RunError, match=f"p1.* was damaged in line 1, .* is now {aside.name}"):
             replay(world.states())
 
 
