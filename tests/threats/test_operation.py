@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from coterie.core.errors import RunError
+from coterie.peer.errors import PeerError
 from coterie.peer.metrics import MOST
 from coterie.replay import replay
+from coterie.runs import Run
+from coterie.runs.text import caption
+from coterie.swarm import swarm
 from coterie.swarm.plan import free_ports
+from coterie.swarm.process import PeerProcess
+from tests.engine.small import experiment
 from tests.peer.loopback import Forwarder
 from tests.threats.security_siege import HOME, Siege
 from tests.threats.wire import enter
@@ -168,3 +178,74 @@ def test_row_27_a_link_that_is_put_there_later(tmp_path: Path) -> None:
         world.until(lambda: (state / "journal.old.jsonl").exists())
         world.leave()
         assert precious.read_text() == "of another"
+
+
+class Harm:
+    """A progress that kills the second peer and stops the third when they are under way."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.wrong: set[str] = set()
+
+    def stage(self, text: str) -> None:
+        pass
+
+    def peers(
+        self,
+        processes: Sequence[PeerProcess],
+        status: Sequence[dict[str, Any] | None],
+        wrong: Sequence[str | None],
+    ) -> None:
+        self.wrong |= {text for text in wrong if text}
+        if not self.done and all(one is not None and one["t"] >= 20 for one in status):
+            self.done = True
+            processes[1].signal(signal.SIGKILL)
+            processes[2].signal(signal.SIGSTOP)
+
+
+def test_one_peer_of_a_swarm_dies_and_one_stands_still(tmp_path: Path) -> None:
+    e = experiment(methods={"KD-PDFL": {}}, dtype="float32", data__clients=4, train__iterations=200)
+    harm, began = Harm(), time.monotonic()
+    run = swarm(e, "KD-PDFL", tmp_path / "run", progress=harm, rate=25)
+    assert time.monotonic() - began < 150
+    assert run.status["state"] == "done"
+    killed, still = run.status["missing"]
+    assert (killed["peer"], killed["why"], still["peer"], still["why"]) == (
+        *("p1", "was killed by signal 9"),
+        *("p2", "stood still"),
+    )
+    assert all(20 <= one["t"] < 200 for one in (killed, still))
+    assert {text.rpartition(" ")[0] for text in harm.wrong} == {
+        "p1 was killed by signal 9 at iteration",
+        "p2 stands still at iteration",
+    }
+    (track,) = run.tracks
+    assert track.t[-1] == 200
+    assert np.isnan(track.scores["personal"][-1]).tolist() == [False, True, True, False]
+    assert not np.isnan(track.scores["personal"][track.t <= 20]).any()
+    assert (np.diff(track.bytes) >= 0).all()
+    told = caption(run.summary())
+    assert "mean over 2 of 4 clients" in told
+    assert f"p1 was killed by signal 9 at iteration {killed['t']}; p2 stood still at iteration" in told
+    assert all(one.agrees for one in replay([run.path]))
+
+
+def test_a_swarm_of_which_all_die_says_why(tmp_path: Path) -> None:
+    class Doom(Harm):
+        def peers(
+            self,
+            processes: Sequence[PeerProcess],
+            status: Sequence[dict[str, Any] | None],
+            wrong: Sequence[str | None],
+        ) -> None:
+            if all(one is not None and one["t"] >= 20 for one in status):
+                for process in processes:
+                    process.signal(signal.SIGKILL)
+
+    e = experiment(methods={"KD-PDFL": {}}, dtype="float32", data__clients=2, train__iterations=200)
+    with pytest.raises(PeerError, match="the peer p0 ended by itself with exit code -9"):
+        swarm(e, "KD-PDFL", tmp_path / "run", progress=Doom(), rate=25)
+    run = Run(tmp_path / "run")
+    assert run.status["state"] == "failed"
+    assert run.tracks[0].t.tolist()[:3] == [0, 10, 20]  # what there was is shown
+    assert "p0 was killed by signal 9 at iteration" in caption(run.summary())

@@ -8,12 +8,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli.peer_table import percent
 from coterie.experiment import Experiment
+from coterie.swarm.looks import Progress
 from coterie.swarm.process import PeerProcess
-from coterie.swarm.swarm import Progress
 
 __all__ = ["progress"]
 
@@ -43,8 +44,12 @@ class _Table:
         self.text = text
         self.live.console.print(f"{text} ...", highlight=False, style="dim")
 
-    def peers(self, processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> None:
-        self.live.update(_table(processes, status), refresh=True)
+    def peers(
+        self, processes: Sequence[PeerProcess], status: Sequence[Status | None], wrong: Sequence[str | None]
+    ) -> None:
+        drawn = _table(processes, status)
+        drawn.caption = escape("; ".join(filter(None, wrong))) or None
+        self.live.update(drawn, refresh=True)
 
 
 class _Lines:
@@ -52,15 +57,22 @@ class _Lines:
 
     def __init__(self, console: Console, iterations: int) -> None:
         self.console, self.iterations, self.tenth = console, iterations, 0
+        self.wrong: set[str] = set()
 
     def stage(self, text: str) -> None:
         self._say(f"{text} ...")
 
-    def peers(self, processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> None:
-        there = [s for s in status if s is not None]
+    def peers(
+        self, processes: Sequence[PeerProcess], status: Sequence[Status | None], wrong: Sequence[str | None]
+    ) -> None:
+        for text in sorted(set(filter(None, wrong)) - self.wrong):
+            self.wrong.add(text)
+            self._say(text)
+        sound = [s for s, text in zip(status, wrong, strict=True) if not text]
+        there = [s for s in sound if s is not None]
         if not there:
             return
-        slowest = min(s["t"] for s in there) if len(there) == len(status) else 0
+        slowest = min(s["t"] for s in there) if len(there) == len(sound) else 0
         if slowest * 10 // self.iterations > self.tenth:
             self.tenth = slowest * 10 // self.iterations
             scores = [s["evaluated"]["personal"] for s in there if s["evaluated"].get("personal") is not None]

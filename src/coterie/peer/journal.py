@@ -200,12 +200,16 @@ class Past:
         self.damage: str | None = None
         """Where the first damaged line is, and why it cannot be used."""
         for place, row in _rows(path) if path.exists() else ():
-            try:
-                wrong = row if isinstance(row, str) else self._lived(row)
-            except (KeyError, TypeError, ValueError, AttributeError):  # a line without a checksum
-                wrong = "it does not tell what such a line does"
-            if wrong:
+            if wrong := row if isinstance(row, str) else self._misfit(row):
                 self.damage = self.damage or f"{place}: {wrong}"
+
+    def _misfit(self, row: Mapping[str, Any]) -> str | None:
+        """Take in a line; what is wrong with one that has no checksum."""
+        try:
+            self._lived(row)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return "it does not tell what such a line does"
+        return None
 
     def _lived(self, row: Mapping[str, Any]) -> None:
         match row["kind"]:
