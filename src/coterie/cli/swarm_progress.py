@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -85,19 +86,12 @@ class _Lines:
 
 
 def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> Table:
-    drawn = Table()
-    drawn.add_column("peer")
-    for title in (
-        "process",
-        "address",
-        "iteration",
-        "accuracy",
-        "exchanges",
-        "knows",
-        "listens to",
-        "refused",
-    ):
+    drawn = Table(box=SIMPLE_HEAD, padding=0)  # for 80 columns
+    drawn.add_column("peer", no_wrap=True)
+    for title in ("process", "port", "iteration", "accuracy", "exchanges", "knows"):
         drawn.add_column(title, justify="right", no_wrap=True)
+    drawn.add_column("listens to", justify="right")
+    drawn.add_column("refused", justify="right", no_wrap=True)
     for process, one in zip(processes, status, strict=True):
         if one is None:
             drawn.add_row(process.name, str(process.pid), *["–"] * 3, style="dim")
@@ -107,7 +101,7 @@ def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) ->
         drawn.add_row(
             process.name,
             str(process.pid),
-            one["address"],
+            one["address"].rpartition(":")[2],
             f"{one['t']}" + (" ✓" if one["state"] == "finished" else ""),
             percent(one["evaluated"].get("personal")),
             str(one["exchanges"]),
