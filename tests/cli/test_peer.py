@@ -76,6 +76,10 @@ def no_certificate_at_all() -> None:
     Path("identity/peer.pem").write_text("hello")
 
 
+def open_to_all() -> None:
+    Path("identity").chmod(0o777)
+
+
 def bad_table() -> None:
     Path("bad.csv").write_text("a,y\n1,x\nmany,x\n")
 
@@ -98,6 +102,10 @@ def bad_table() -> None:
         (None, {"method": "FedAvgg"}, "Did you mean 'FedAvg'"),
         (None, {"model": {"name": "cnn"}}, "model"),
         (None, {"address": "192.0.2.1:7440"}, "cannot listen at 192.0.2.1:7440"),
+        (None, {"threads": 1_000_000}, "threads = 1000000, but this machine has "),
+        (None, {"members": 1e9}, "members: "),
+        (open_to_all, {}, "run: chmod 700 "),
+        (None, {"address": "0.0.0.0:7440"}, "and listen = '0.0.0.0:7440' beside it"),
         (None, {"state": "PEER.toml/state"}, "cannot use the state folder"),
     ],
 )

@@ -94,7 +94,19 @@ def test_a_client_of_an_experiment_has_its_part(tmp_path: Path) -> None:
         ({**ADDRESS, "client": 30}, r"client = 30, but data\.clients = 20"),
         ({**ADDRESS, "slots": {"p1": 64}}, "different numbers below 64"),
         ({**ADDRESS, "attack": "sign_flip"}, "attack is for experiments"),
-        ({**ADDRESS, "rate": 0}, "greater than 0"),
+        ({**ADDRESS, "rate": 0}, "greater than or equal to 0.001"),
+        ({**ADDRESS, "rate": 1e-300}, r"rate: .* 0\.001"),
+        ({**ADDRESS, "members": 1e9}, "members: .* 512"),
+        ({**ADDRESS, "save": 1e300}, "save: .* 86400"),
+        ({**ADDRESS, "quorum": 10**9}, "quorum = 1000000000, but it can keep weights for 63 others"),
+        (
+            {**ADDRESS, "train": {"batch": 10**9}},
+            r"train\.batch = 1000000000, but .* 1048576 samples",
+        ),
+        ({**ADDRESS, "exchange": {"probe": 10**9}}, r"exchange\.probe = 1000000000, but .* at most"),
+        ({**ADDRESS, "evaluate": {"uniform": 10**9}}, r"evaluate\.uniform = 1000000000, but"),
+        ({**ADDRESS, "data": {"test": 10**9}}, r"data\.test = 1000000000, but"),
+        ({**ADDRESS, "data": {"clients": 10**9}, "client": 3}, r"data\.clients = 1000000000, but .* weights"),
     ],
 )
 def test_mistakes_are_explained(values: dict[str, Any], message: str) -> None:
