@@ -60,7 +60,7 @@ def mapped(at: str, to: str, namespace: Path | None = None) -> Iterator[Forwarde
 def test_behind_a_port_mapping(tmp_path: Path) -> None:
     """p0 listens everywhere at one port; the others know another one, and hear of no other."""
     inside, outside = free_ports(2)
-    own = {0: {"listen": f"0.0.0.0:{inside}", "address": f"127.0.0.1:{outside}"}}
+    own: dict[int, dict[str, Any]] = {0: {"listen": f"0.0.0.0:{inside}", "address": f"127.0.0.1:{outside}"}}
     own |= {i: {"seeds": [f"p0@127.0.0.1:{outside}"]} for i in (1, 2)}
     with opened(tmp_path, 3, own=own) as world, mapped(f"127.0.0.1:{outside}", f"127.0.0.1:{inside}") as way:
         world.start()
