@@ -22,7 +22,8 @@ def save(path: Path, form: str, facts: Mapping[str, Any], tensors: Tensors, *, s
     An OSError or a SafetensorError leaves the one before it untouched.
     """
     draft = beside(path)
-    draft.unlink(missing_ok=True)  # a link would be written through
+    if draft.is_symlink():  # it would be written through
+        draft.unlink()
     try:
         whole = {k: v.contiguous() for k, v in tensors.items()}
         save_file(whole, draft, {"format": form, "facts": json.dumps(facts)})

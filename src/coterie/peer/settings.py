@@ -180,7 +180,7 @@ class Settings(_Frozen):
     """As in an experiment: what it does if its `client` is among the attackers; for experiments only."""
     rate: Annotated[float, Ge(1e-3)] | None = None
     """At most this many iterations a second, on a machine that has other things to do."""
-    quorum: Annotated[int, Ge(0)] = 0
+    quorum: Annotated[int, Ge(0), Le(MOST_RECORDS)] = 0
     """Begin to learn when so many others are known (or after half a minute, if they do not come)."""
     save: Annotated[float, Gt(0), Le(86400)] = 10.0
     """Seconds between two saves of its model, at most a day."""
@@ -219,8 +219,6 @@ class Settings(_Frozen):
                 raise ValueError(f"{key} = {samples}, but a peer looks at {MOST_SAMPLES} samples at most")
         if self.width > MOST_SAMPLES:
             raise ValueError(f"data.clients = {self.width}, but a peer keeps {MOST_SAMPLES} weights at most")
-        if self.quorum >= self.width:
-            raise ValueError(f"quorum = {self.quorum}, but it can keep weights for {self.width - 1} others")
         if self.seeds and self.peers:
             raise ValueError("seeds (gossip) and peers (a fixed list) exclude each other; leave one out")
         taken = [self.slot, *self.slots.values()]
