@@ -241,7 +241,7 @@ def test_swarm_then_replay(coterie: Command) -> None:
     assert again.out.count("yes") == 2
     file = Path("out") / "peers" / "p0" / "state" / "journal.jsonl"
     wrong = [json.dumps(row).replace('"seed": 0', '"seed": 1') for row in journal.read(file)]
-    file.write_bytes(b"".join(journal.line(json.loads(row)) for row in wrong))
+    file.write_bytes(b"".join(journal.encode(json.loads(row)) for row in wrong))
     answer = coterie("replay", "out")
     assert answer.code == 1
     assert "no" in answer.out

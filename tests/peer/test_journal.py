@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coterie.peer.errors import PeerError
-from coterie.peer.journal import Journal, Past, opened, read
+from coterie.peer.journal import Journal, Past, open_journal, read
 from coterie.peer.transport import Version
 from tests.disk import full_after
 
@@ -87,7 +87,7 @@ def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
 def test_a_line_of_an_earlier_version_has_no_checksum(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     file.write_text('{"kind": "start", "incarnation": 3}\n{"kind": "left", "event": 1}\n')
-    journal, past = opened(file)
+    journal, past = open_journal(file)
     assert (past.incarnation, past.damage) == (3, None)
     journal.write("start", incarnation=4)
     journal.close()
@@ -102,7 +102,7 @@ def test_a_damaged_journal_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptur
     file = tmp_path / "journal.jsonl"
     whole = written(file)
     file.write_bytes(damaged := whole.replace(b"[2, 1]", b"[2, 9]"))
-    journal, past = opened(file)
+    journal, past = open_journal(file)
     journal.close()
     assert past.damage is not None
     assert past.damage.startswith("line 3, from byte ")
@@ -131,7 +131,7 @@ def test_a_full_disk_keeps_a_damaged_journal(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     file.write_bytes(damaged := written(file).replace(b"[2, 1]", b"[2, 9]"))
     with full_after(20), pytest.raises(PeerError, match="cannot shorten the journal"):
-        opened(file)
+        open_journal(file)
     assert file.read_bytes() == damaged
 
 

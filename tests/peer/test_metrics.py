@@ -14,7 +14,7 @@ import pytest
 
 from coterie.core.errors import ConfigError
 from coterie.peer.errors import PeerError, Unreachable
-from coterie.peer.log import JsonLines, what_asyncio_says
+from coterie.peer.log import JsonLines, log_loop_errors
 from coterie.peer.metrics import MOST, Calls, Page
 from coterie.peer.watch import status
 from tests.peer.free import alone
@@ -132,7 +132,7 @@ def test_connections_are_bounded_and_those_who_ask_are_answered(caplog: pytest.L
 def test_what_asyncio_says_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        what_asyncio_says(loop)
+        log_loop_errors(loop)
         for _ in range(100):
             error = OSError(24, "Too many open files")
             loop.call_exception_handler({"message": "socket.accept() out of resource", "exception": error})

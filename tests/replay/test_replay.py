@@ -129,7 +129,7 @@ def changed(state: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     """Every row of a journal changed, or left out."""
     file = state / "journal.jsonl"
     rows = [change(row) for row in journal.read(file)]
-    file.write_bytes(b"".join(journal.line(row) for row in rows if row is not None))
+    file.write_bytes(b"".join(journal.encode(row) for row in rows if row is not None))
 
 
 def flipped(state: Path) -> None:
@@ -143,7 +143,7 @@ def flipped(state: Path) -> None:
 def set_aside(state: Path) -> None:
     """And its peer has been started since."""
     flipped(state)
-    journal.opened(state / "journal.jsonl")[0].close()
+    journal.open_journal(state / "journal.jsonl")[0].close()
 
 
 def nudged(state: Path) -> None:

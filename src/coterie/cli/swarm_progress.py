@@ -14,7 +14,7 @@ from rich.table import Table
 
 from coterie.cli.peer_table import percent
 from coterie.experiment import Experiment
-from coterie.swarm.looks import Progress
+from coterie.swarm.monitor import Progress
 from coterie.swarm.process import PeerProcess
 
 __all__ = ["progress"]

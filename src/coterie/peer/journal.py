@@ -42,12 +42,12 @@ from zlib import crc32
 from coterie.peer.errors import PeerError
 from coterie.peer.transport import Version
 
-__all__ = ["Journal", "Past", "line", "opened", "read"]
+__all__ = ["Journal", "Past", "encode", "open_journal", "read"]
 
 log = logging.getLogger(__name__)
 
 _READ = 1 << 16
-_SEAL = ', "crc": "%08x"}\n'
+_CHECKSUM = ', "crc": "%08x"}\n'
 """How a line ends."""
 
 
@@ -103,8 +103,8 @@ class Journal:
             if self._size <= most / 2:
                 return
             self._flush()
-            first = line({"kind": "past", **past})
-            file = _begun_anew(self.path, self.path.with_name("journal.old.jsonl"), first)
+            first = encode({"kind": "past", **past})
+            file = _start_over(self.path, self.path.with_name("journal.old.jsonl"), first)
             os.close(self._file)
             self._file, self._size = file, len(first)
 
@@ -122,7 +122,7 @@ class Journal:
             self._add({"kind": "local", "t": [first, last], "event": event})
 
     def _add(self, row: dict[str, Any]) -> None:
-        self._waiting += line(row)
+        self._waiting += encode(row)
 
     def _flush(self) -> None:
         """All or nothing: on a full disk, the lines wait in memory for the next try."""
@@ -138,14 +138,14 @@ class Journal:
         self._waiting = bytearray()
 
 
-def line(row: Mapping[str, Any]) -> bytes:
+def encode(row: Mapping[str, Any]) -> bytes:
     """A row as it is written, with its checksum.
 
-    >>> line({"kind": "left", "event": 3})
+    >>> encode({"kind": "left", "event": 3})
     b'{"kind": "left", "event": 3, "crc": "dba6d61b"}\\n'
     """
     body = json.dumps(row)[:-1]
-    return (body + _SEAL % crc32(body.encode())).encode()
+    return (body + _CHECKSUM % crc32(body.encode())).encode()
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
@@ -169,7 +169,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
                     return
                 row = _parsed(text)
                 sealed |= "crc" in row
-                if not isinstance(row, str) and sealed and row.pop("crc", None) != _checksum(text):
+                if not isinstance(row, str) and sealed and row.pop("crc", None) != _crc_of(text):
                     row = "its checksum does not fit"
                 yield f"line {number}, from byte {at} on", row
                 at += len(text)
@@ -185,8 +185,8 @@ def _parsed(text: bytes) -> dict[str, Any] | str:
     return "it is not JSON with a `kind`"
 
 
-def _checksum(text: bytes) -> str:
-    return f"{crc32(text[: -len(_SEAL % 0)]):08x}"
+def _crc_of(text: bytes) -> str:
+    return f"{crc32(text[: -len(_CHECKSUM % 0)]):08x}"
 
 
 class Past:
@@ -200,10 +200,10 @@ class Past:
         self.damage: str | None = None
         """Where the first damaged line is, and why it cannot be used."""
         for place, row in _rows(path) if path.exists() else ():
-            if wrong := row if isinstance(row, str) else self._misfit(row):
+            if wrong := row if isinstance(row, str) else self._take(row):
                 self.damage = self.damage or f"{place}: {wrong}"
 
-    def _misfit(self, row: Mapping[str, Any]) -> str | None:
+    def _take(self, row: Mapping[str, Any]) -> str | None:
         """Take in a line; what is wrong with one that has no checksum."""
         try:
             self._lived(row)
@@ -230,7 +230,7 @@ class Past:
         self.newest[peer] = max(this, self.newest.get(peer, this))
 
 
-def opened(path: Path) -> tuple[Journal, Past]:
+def open_journal(path: Path) -> tuple[Journal, Past]:
     """The journal, to be continued, and what it tells of the past.
 
     A damaged one is set aside and another begun with what could be read, so that the peer is back at once:
@@ -241,13 +241,13 @@ def opened(path: Path) -> tuple[Journal, Past]:
         aside = path.with_name(f"journal.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl")
         told = {"damaged": aside.name, "where": past.damage}
         first = {"kind": "past", "incarnation": past.incarnation, "newest": past.newest, **told}
-        os.close(_begun_anew(path, aside, line(first)))
+        os.close(_start_over(path, aside, encode(first)))
         why = f"{path} is damaged in {past.damage}; it is kept as {aside.name}, and another is begun; "
         log.error("damaged", extra={"why": f"{why}what it told cannot be replayed; check the disk"})
     return Journal(path), past
 
 
-def _begun_anew(path: Path, old: Path, first: bytes) -> int:
+def _start_over(path: Path, old: Path, first: bytes) -> int:
     """Put a journal of one line in place of the one there is, which is kept as `old`: both or neither."""
     draft = path.with_name(".journal.draft")
     try:

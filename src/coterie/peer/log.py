@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["JsonLines", "to_stderr", "what_asyncio_says", "worth_saying"]
+__all__ = ["JsonLines", "log_loop_errors", "to_stderr", "worth_saying"]
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def worth_saying(times: int) -> bool:
     return times & (times - 1) == 0
 
 
-def what_asyncio_says(loop: asyncio.AbstractEventLoop) -> None:
+def log_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
     """Log what the loop has nobody to tell, such as a lack of descriptors, as lines and not as tracebacks."""
     times: Counter[str] = Counter()
 

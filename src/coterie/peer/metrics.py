@@ -10,7 +10,6 @@ Numbers and names of members, never models, keys or data.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -136,16 +135,16 @@ class Page:
         self._open[task := asyncio.current_task()] = writer
         if len(self._open) > MOST:
             self._open.pop(next(iter(self._open))).transport.abort()
-        # Whatever a visitor does, it is its own connection that ends.
-        with contextlib.suppress(
-            OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
-        ):
+        try:
             async with asyncio.timeout(PATIENCE):
                 writer.write(self._response(await reader.readuntil(b"\r\n\r\n")))
                 writer.close()
                 await writer.wait_closed()
-        writer.transport.abort()  # what is not read by now never will be
-        self._open.pop(task, None)
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whatever a visitor does, it is its own connection that ends
+        finally:
+            writer.transport.abort()  # what is not read by now never will be
+            self._open.pop(task, None)
 
     def _response(self, head: bytes) -> bytes:
         request, *headers = head.decode("latin-1").split("\r\n")

@@ -18,7 +18,7 @@ from coterie.peer.grpc_server import GrpcServer
 from coterie.peer.identity import Identity
 from coterie.peer.ids import STRANGER, Contact
 from coterie.peer.learner import Client
-from coterie.peer.log import what_asyncio_says
+from coterie.peer.log import log_loop_errors
 from coterie.peer.membership import Event, Membership
 from coterie.peer.metrics import Calls, Page
 from coterie.peer.node import Node
@@ -44,7 +44,7 @@ async def serve(
 ) -> None:
     """Learn and exchange until SIGTERM or Ctrl-C."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    what_asyncio_says(loop)
+    log_loop_errors(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     fixed = Fixed(settings.peers, identity.id)

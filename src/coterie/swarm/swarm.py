@@ -17,7 +17,7 @@ from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run, RunFolder
 from coterie.swarm import results
-from coterie.swarm.looks import Progress, look_on
+from coterie.swarm.monitor import Progress, monitor
 from coterie.swarm.plan import fit_for_peers, free_ports, lay_out, names, peer_settings, world_of
 from coterie.swarm.process import PeerProcess, warm_up
 
@@ -63,7 +63,7 @@ def swarm(
             folder.status("running", 0, iterations, 0.0)
             say(f"starting {m} processes")
             with _running(processes):
-                finished = look_on(processes, progress, asked or threading.Event())
+                finished = monitor(processes, progress, asked or threading.Event())
                 say("saying goodbye")
             journals = results.read(p.state for p in processes)
             lost = _missing(processes, journals, iterations if finished else 0)

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from coterie.swarm.process import PeerProcess
 
-__all__ = ["Pace", "Progress", "limit", "look_on"]
+__all__ = ["Pace", "Progress", "monitor", "stall_limit"]
 
 LOOK = 0.5
 """Seconds between two looks at the peers."""
-STILL = 15.0
+STALL = 15.0
 """Seconds without a new iteration after which a peer may be said to stand still, at least."""
 PAUSES = 3
 """And so many times as long as the longest pause that any peer has made, its start included."""
@@ -60,13 +60,13 @@ class Pace:
             self.t, self.moved = status["t"], now
 
 
-def limit(paces: Iterable[Pace]) -> float:
+def stall_limit(paces: Iterable[Pace]) -> float:
     """Seconds without a new iteration after which a peer stands still; no limit before anybody has begun."""
     longest = max(pace.pause for pace in paces)
-    return max(STILL, PAUSES * longest) if longest else math.inf
+    return max(STALL, PAUSES * longest) if longest else math.inf
 
 
-def look_on(processes: Sequence[PeerProcess], progress: Progress | None, asked: threading.Event) -> bool:
+def monitor(processes: Sequence[PeerProcess], progress: Progress | None, asked: threading.Event) -> bool:
     """Until each has finished, ended or stands still (True), or the user asks to stop (False).
 
     Those that stand still are killed at the end: until then they may go on.
@@ -80,7 +80,7 @@ def look_on(processes: Sequence[PeerProcess], progress: Progress | None, asked: 
             now = time.monotonic()
             for pace, one in zip(paces, status, strict=True):
                 pace.look(one, now)
-            allowed = limit(paces)
+            allowed = stall_limit(paces)
             wrong = [_wrong(*one, now - allowed) for one in zip(processes, paces, strict=True)]
             if progress:
                 progress.peers(processes, status, wrong)

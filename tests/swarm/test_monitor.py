@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from coterie.swarm.looks import PAUSES, STILL, Pace, limit
+from coterie.swarm.monitor import PAUSES, STALL, Pace, stall_limit
 
 
 def status(t: int, state: str = "learning") -> dict[str, object]:
@@ -23,8 +23,8 @@ def test_the_longest_pause_is_kept() -> None:
 
 def test_nobody_stands_still_before_anybody_has_begun() -> None:
     quick, slow = Pace(0.0), Pace(0.0)
-    assert limit([quick, slow]) == math.inf
+    assert stall_limit([quick, slow]) == math.inf
     quick.look(status(1), 0.5)
-    assert limit([quick, slow]) == STILL
+    assert stall_limit([quick, slow]) == STALL
     slow.look(status(1), 60.0)  # its data are large
-    assert limit([quick, slow]) == PAUSES * 60.0
+    assert stall_limit([quick, slow]) == PAUSES * 60.0
