@@ -24,7 +24,7 @@ def make_folder(path: Path) -> None:
 
 
 def folder_flaw(folder: Path) -> str | None:
-    """Why what a folder holds cannot be relied on: others may put files into it; None: only its owner can."""
+    """Say why a folder cannot be relied on: others may put files into it; None: only its owner can."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     if not mode & 0o022:
         return None

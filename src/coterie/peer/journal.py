@@ -139,7 +139,7 @@ class Journal:
 
 
 def encode(row: Mapping[str, Any]) -> bytes:
-    """A row as it is written, with its checksum.
+    """Encode a row as it is written, with its checksum.
 
     >>> encode({"kind": "left", "event": 3})
     b'{"kind": "left", "event": 3, "crc": "dba6d61b"}\\n'
@@ -160,7 +160,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
-    """Where each line is, and what it tells or why it cannot be used."""
+    """Yield where each line is, and what it tells or why it cannot be used."""
     at, sealed = 0, False
     try:
         with open(path, "rb") as file:
@@ -231,7 +231,7 @@ class Past:
 
 
 def open_journal(path: Path) -> tuple[Journal, Past]:
-    """The journal, to be continued, and what it tells of the past.
+    """Open a journal to continue it, and tell of the past what it says.
 
     A damaged one is set aside and another begun with what could be read, so that the peer is back at once:
     what is lost is only that its models can be computed again.

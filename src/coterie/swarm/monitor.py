@@ -61,13 +61,13 @@ class Pace:
 
 
 def stall_limit(paces: Iterable[Pace]) -> float:
-    """Seconds without a new iteration after which a peer stands still; no limit before anybody has begun."""
+    """Compute after how many seconds without a new iteration a peer stands still; inf: nobody has begun."""
     longest = max(pace.pause for pace in paces)
     return max(STALL, PAUSES * longest) if longest else math.inf
 
 
 def monitor(processes: Sequence[PeerProcess], progress: Progress | None, asked: threading.Event) -> bool:
-    """Until each has finished, ended or stands still (True), or the user asks to stop (False).
+    """Watch the peers until each has finished, ended or stands still (True), or the user asks to stop.
 
     Those that stand still are killed at the end: until then they may go on.
     """
@@ -92,7 +92,7 @@ def monitor(processes: Sequence[PeerProcess], progress: Progress | None, asked: 
 
 
 def _wrong(process: PeerProcess, pace: Pace, still: float) -> str | None:
-    """Why this peer does not get on; `still`: who has not moved since then stands still."""
+    """Say why this peer does not get on; `still`: who has not moved since then stands still."""
     if process.code is not None:
         return f"{process.name} {process.end or 'left'} at iteration {pace.t}"
     if pace.moved < still and not pace.finished:

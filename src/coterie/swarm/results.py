@@ -22,7 +22,7 @@ def read(states: Iterable[Path]) -> list[list[dict[str, Any]]]:
 
 
 def reached(rows: Rows) -> int:
-    """The last iteration of which a journal tells."""
+    """Find the last iteration of which a journal tells."""
     told = [row["t"][-1] if row["kind"] == "local" else row["t"] for row in rows if "t" in row]
     return max(told, default=0)
 

@@ -119,7 +119,7 @@ def _running(processes: Sequence[PeerProcess]) -> Iterator[None]:
 def _missing(
     processes: Sequence[PeerProcess], journals: Sequence[results.Rows], iterations: int
 ) -> dict[int, dict[str, Any]]:
-    """Those who did not come to the last iteration, or did not leave politely, by client."""
+    """Find those who did not come to the last iteration, or did not leave politely, by client."""
     found = {}
     for client, (process, rows) in enumerate(zip(processes, journals, strict=True)):
         t = results.reached(rows)
