@@ -125,7 +125,7 @@ def test_row_26_half_open_requests_at_the_status_port(siege: Siege) -> None:
                 half.sendall(b"GET /status HTTP/1.1\r\n"[: number % 24])
             if number % MOST == 0:
                 assert siege.world.status(HOME)
-        siege.world.until(lambda: siege.world.held(HOME)[0] <= before + MOST + 8, 2)
+        siege.world.until(lambda: siege.world.held(HOME)[0] <= before + MOST + 8, 4)
     siege.world.learned_on()
 
 
@@ -207,7 +207,7 @@ def test_one_peer_of_a_swarm_dies_and_one_stands_still(tmp_path: Path) -> None:
     e = experiment(methods={"KD-PDFL": {}}, dtype="float32", data__clients=4, train__iterations=200)
     harm, began = Harm(), time.monotonic()
     run = swarm(e, "KD-PDFL", tmp_path / "run", progress=harm, rate=25)
-    assert time.monotonic() - began < 150
+    assert time.monotonic() - began < 300
     assert run.status["state"] == "done"
     killed, still = run.status["missing"]
     assert (killed["peer"], killed["why"], still["peer"], still["why"]) == (
