@@ -45,6 +45,8 @@ from coterie.core.tags import refuse_alike, tag
 __all__ = ["Experiment", "Plugin", "World", "presets"]
 
 
+LONGEST_NAME = 200
+"""Bytes of the name of an experiment, of the 255 that file systems allow: others are made from it."""
 MOST_WORLDS = 10_000
 """Methods x seeds x settings of one experiment."""
 _COMPARABLE = ("methods", "model", "data", "train", "exchange", "population", "attack", "evaluate")
@@ -96,6 +98,8 @@ def _really(kind: str) -> BeforeValidator:
 def _folder_name(name: str) -> str:
     if not re.fullmatch(r"\w[\w .+-]*", name):
         raise ValueError("expected letters, digits or ' ._+-', with a letter or digit first")
+    if (length := len(name.encode())) > LONGEST_NAME:
+        raise ValueError(f"it names a folder: expected at most {LONGEST_NAME} bytes, got {length}")
     return name
 
 
@@ -523,9 +527,12 @@ def _read(source: str | Path) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from None
     try:
-        return tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is not valid TOML: {error}") from None
+    if not values:
+        raise ConfigError(f"{source} is empty: expected an experiment, such as `coterie new` writes")
+    return values
 
 
 def _put(values: dict[str, Any], path: str, value: Any, defaults: Any = None) -> None:

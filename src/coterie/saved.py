@@ -33,6 +33,8 @@ def save(
     An OSError or a SafetensorError leaves the one before it untouched.
     """
     draft = beside(path)
+    if draft.is_symlink():  # it would be written through
+        draft.unlink()
     try:
         whole = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
         told = json.dumps(facts)

@@ -197,6 +197,8 @@ def test_words_that_are_no_command(coterie: Command, words: list[str], part: str
         ("name=..", ["name", "letters", "'..'"]),
         ("name=.hidden", ["name", "letters", "'.hidden'"]),
         ("name=''", ["name", "''"]),
+        (f"name={'x' * 300}", ["name", "at most 200 bytes", "got 300"]),
+        (f"name={'ü' * 101}", ["name", "at most 200 bytes", "got 202"]),
         ("train.lr", ["--set 'train.lr'", "KEY=VALUE"]),
         ("=3", ["--set '=3'", "KEY=VALUE"]),
         ("", ["--set ''", "KEY=VALUE"]),
@@ -216,6 +218,9 @@ def test_a_bad_value_in_a_file(refused: Refused) -> None:
     says(refused("run", "bad.toml"), "'trainig'", "Did you mean 'train'?")
     Path("bad.toml").write_text(text.replace("batch = 4", "batch = [4"))
     says(refused("run", "bad.toml"), "bad.toml is not valid TOML", "line 1")
+    for nothing in ("", "# later\n"):
+        Path("bad.toml").write_text(nothing)
+        says(refused("check", "bad.toml"), "bad.toml is empty", "coterie new")
     Path("bad.toml").write_bytes(b"\xff\xfe")
     says(refused("run", "bad.toml"), "cannot read bad.toml")
 

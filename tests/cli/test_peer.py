@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from coterie.core.toml import dumps
+from coterie.peer import journal
 from coterie.peer.authority import Authority, request
 from coterie.peer.metrics import Calls, Page
 from tests.cli.conftest import Command, Refused
@@ -75,6 +76,10 @@ def no_certificate_at_all() -> None:
     Path("identity/peer.pem").write_text("hello")
 
 
+def open_to_all() -> None:
+    Path("identity").chmod(0o777)
+
+
 def bad_table() -> None:
     Path("bad.csv").write_text("a,y\n1,x\nmany,x\n")
 
@@ -97,6 +102,10 @@ def bad_table() -> None:
         (None, {"method": "FedAvgg"}, "Did you mean 'FedAvg'"),
         (None, {"model": {"name": "cnn"}}, "model"),
         (None, {"address": "192.0.2.1:7440"}, "cannot listen at 192.0.2.1:7440"),
+        (None, {"threads": 1_000_000}, "threads = 1000000, but this machine has "),
+        (None, {"members": 1e9}, "members: "),
+        (open_to_all, {}, "run: chmod 700 "),
+        (None, {"address": "0.0.0.0:7440"}, "and listen = '0.0.0.0:7440' beside it"),
         (None, {"state": "PEER.toml/state"}, "cannot use the state folder"),
     ],
 )
@@ -230,9 +239,9 @@ def test_swarm_then_replay(coterie: Command) -> None:
     again = coterie("replay", "out")
     assert again.code == 0
     assert again.out.count("yes") == 2
-    rows = (Path("out") / "peers" / "p0" / "state" / "journal.jsonl").read_text().splitlines()
-    wrong = [row.replace('"seed": 0', '"seed": 1') for row in rows]
-    (Path("out") / "peers" / "p0" / "state" / "journal.jsonl").write_text("\n".join(wrong) + "\n")
+    file = Path("out") / "peers" / "p0" / "state" / "journal.jsonl"
+    wrong = [json.dumps(row).replace('"seed": 0', '"seed": 1') for row in journal.read(file)]
+    file.write_bytes(b"".join(journal.encode(json.loads(row)) for row in wrong))
     answer = coterie("replay", "out")
     assert answer.code == 1
     assert "no" in answer.out

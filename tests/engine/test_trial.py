@@ -159,6 +159,15 @@ def test_distances_that_do_not_fit(name: str, words: str) -> None:
                 "train.iterations = 24; use a smaller one"
             ],
         ),
+        (
+            {"exchange__stars": 100, "data__sizes": (6, 6), "train__batch": 7, "exchange__probe": 1000},
+            [
+                "all clients are stars: exchange.stars = 100, but data.clients = 4; use a smaller one",
+                "samples are drawn again: train.batch = 7, but no client has over 6; use a smaller one",
+                "samples are drawn again: exchange.probe = 1000, but no client has over 6; use a smaller one",
+            ],
+        ),
+        ({"exchange__stars": 4, "data__sizes": (6, 6), "train__batch": 6, "exchange__probe": 6}, []),
     ],
 )
 def test_what_is_set_but_never_happens_is_said(changes: dict[str, Any], notices: list[str]) -> None:

@@ -262,11 +262,12 @@ class Forwarder:
         self._tasks: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
-    async def run(self) -> AsyncIterator[str]:
-        """Its own address."""
-        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+    async def run(self, at: str = "127.0.0.1:0") -> AsyncIterator[str]:
+        """Its own address; port 0 takes a free one."""
+        host, _, port = at.rpartition(":")
+        server = await asyncio.start_server(self._connect, host, int(port))
         try:
-            yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            yield f"{host}:{server.sockets[0].getsockname()[1]}"
         finally:
             self.cut()
             server.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coterie.peer.errors import PeerError
-from coterie.peer.journal import Journal, Past, read
+from coterie.peer.journal import Journal, Past, open_journal, read
 from coterie.peer.transport import Version
 from tests.disk import full_after
 
@@ -57,6 +57,82 @@ def test_damage_is_told_with_its_line(tmp_path: Path, line: bytes) -> None:
     file.write_bytes(b'{"kind": "start"}\n' + line)
     with pytest.raises(PeerError, match=r"journal\.jsonl is damaged in line 2"):
         list(read(file))
+
+
+def written(file: Path, rows: int = 4) -> bytes:
+    journal = Journal(file)
+    journal.write("start", incarnation=4)
+    for event in range(rows):
+        journal.write("adopt", peer="p1", version=[2, event], digest=f"{event:04x}")
+    journal.close()
+    return file.read_bytes()
+
+
+def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """But for one that leaves what the line tells as it was, or that makes the last line half a line."""
+    file = tmp_path / "journal.jsonl"
+    whole = written(file, 2)
+    rows = list(read(file))
+    for bit in range(8 * (len(whole) - 1)):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        if Past(file).damage is None:
+            assert [row | want for row, want in zip(read(file), rows, strict=True)] == list(read(file))
+        else:
+            with pytest.raises(PeerError, match=r"is damaged in line \d, from byte \d+ on"):
+                list(read(file))
+
+
+def test_a_line_of_an_earlier_version_has_no_checksum(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    file.write_text('{"kind": "start", "incarnation": 3}\n{"kind": "left", "event": 1}\n')
+    journal, past = open_journal(file)
+    assert (past.incarnation, past.damage) == (3, None)
+    journal.write("start", incarnation=4)
+    journal.close()
+    assert [row["kind"] for row in read(file)] == ["start", "left", "start"]
+    with open(file, "a") as more:  # after one that has
+        more.write('{"kind": "left", "event": 1}\n')
+    with pytest.raises(PeerError, match=r"line 4, from byte \d+ on: its checksum does not fit; put a copy"):
+        list(read(file))
+
+
+def test_a_damaged_journal_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "journal.jsonl"
+    whole = written(file)
+    file.write_bytes(damaged := whole.replace(b"[2, 1]", b"[2, 9]"))
+    journal, past = open_journal(file)
+    journal.close()
+    assert past.damage is not None
+    assert past.damage.startswith("line 3, from byte ")
+    assert (past.incarnation, past.newest) == (4, {"p1": (Version(2, 3), "0003")})  # of the sound lines
+    (aside,) = tmp_path.glob("journal.damaged-*.jsonl")
+    assert aside.read_bytes() == damaged
+    (first,) = read(file)
+    assert (first["kind"], first["damaged"], first["where"]) == ("past", aside.name, past.damage)
+    assert (again := Past(file)).newest == past.newest
+    assert (again.incarnation, again.damage) == (4, None)
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert aside.name in vars(record)["why"]
+
+
+@pytest.mark.parametrize("line", ['{"kind": "start"}', '{"kind": "wake", "heard": 3}', "nothing"])
+def test_a_line_that_tells_too_little_is_damage(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "journal.jsonl"
+    file.write_text(f'{{"kind": "start", "incarnation": 3}}\n{line}\n')
+    past = Past(file)
+    assert past.incarnation == 3
+    assert str(past.damage).startswith("line 2, from byte 36 on: it ")
+
+
+def test_a_full_disk_keeps_a_damaged_journal(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    file.write_bytes(damaged := written(file).replace(b"[2, 1]", b"[2, 9]"))
+    with full_after(20), pytest.raises(PeerError, match="cannot shorten the journal"):
+        open_journal(file)
+    assert file.read_bytes() == damaged
 
 
 def test_a_full_disk_loses_nothing_and_leaves_whole_lines(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ import pytest
 
 from coterie.core.errors import ConfigError
 from coterie.peer.errors import PeerError, Unreachable
-from coterie.peer.log import JsonLines
-from coterie.peer.metrics import Calls, Page
+from coterie.peer.log import JsonLines, log_loop_errors
+from coterie.peer.metrics import MOST, Calls, Page
 from coterie.peer.watch import status
 from tests.peer.free import alone
+from tests.waiting import eventually
 
 FACTS: dict[str, Any] = {
     "t": 40,
@@ -92,6 +95,54 @@ def test_odd_visitors(request_: bytes, answer: bytes) -> None:
     assert answer in first
     assert (answer == b"") == (first == b"")
     assert b"200 OK" in second  # it is none the worse for it
+
+
+def test_connections_are_bounded_and_those_who_ask_are_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever says nothing, half a request, or never reads its answer makes room for those who come later."""
+    loud = {**FACTS, "refusals": {f"{i:0999}": i for i in range(10_000)}}  # no socket's buffers hold 10 MB
+
+    async def main() -> None:
+        page = Page(lambda: loud, Calls())
+        address = await page.start("127.0.0.1:0")
+        host, _, port = address.rpartition(":")
+        before = len(os.listdir("/proc/self/fd"))
+        ours = []
+        for i in range(4 * MOST):
+            ours.append(await asyncio.open_connection(host, int(port)))
+            ours[-1][1].write(
+                (b"GET /status HTTP/1.1\r\n\r\n", b"", b"GET /status HT", b"")[i % 16 and 1 + i % 3]
+            )
+            if i % MOST == 0:
+                answer = await asked(address, b"GET /health HTTP/1.1\r\n\r\n")
+                assert b"200 OK" in answer
+        theirs = len(os.listdir("/proc/self/fd")) - before - len(ours)
+        assert theirs <= MOST + 3  # some are about to end
+        for reader, _ in ours[: 2 * MOST]:  # the first of them have long been ended
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 10)
+        await page.stop()
+        for _, writer in ours:
+            writer.transport.abort()
+        await eventually(lambda: len(os.listdir("/proc/self/fd")) < before)  # the listener is gone, too
+
+    asyncio.run(main())
+    assert caplog.records == []
+
+
+def test_what_asyncio_says_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        log_loop_errors(loop)
+        for _ in range(100):
+            error = OSError(24, "Too many open files")
+            loop.call_exception_handler({"message": "socket.accept() out of resource", "exception": error})
+        loop.call_exception_handler({"message": "a mistake", "exception": KeyError("x")})
+
+    asyncio.run(main())
+    lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
+    assert [line["times"] for line in lines] == [1, 2, 4, 8, 16, 32, 64, 1]
+    assert "Too many open files" in lines[0]["why"]
+    assert ["trace" in line for line in lines] == [False] * 7 + [True]
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1:9000", "0.0.0.0:9000"])

@@ -77,6 +77,10 @@ def test_a_client_of_an_experiment_has_its_part(tmp_path: Path) -> None:
         ({}, "address: field required"),
         ({"address": "10.0.0.1"}, "address: .* has no port"),
         ({"address": "0.0.0.0:7440"}, "stands for every interface"),
+        ({"address": "0.0.0.0:7440"}, r"name the one that others can dial, and listen = '0\.0\.0\.0:7440'"),
+        ({"address": "[::]:7440"}, r"listen = '\[::\]:7440' beside it"),
+        ({**ADDRESS, "listen": "0.0.0.0"}, r"listen: .* has no port .*such as 0\.0\.0\.0:7440"),
+        ({**ADDRESS, "seeds": ["p0@0.0.0.0:7440"]}, "stands for every interface"),
         ({**ADDRESS, "seeds": ["10.0.0.2:7440"]}, "expected ID@HOST:PORT"),
         ({**ADDRESS, "seeds": ["P0@10.0.0.2:7440"]}, "capital 'P'"),
         ({**ADDRESS, "peers": {"p 0": "10.0.0.2:7440"}}, "is no id"),
@@ -90,12 +94,31 @@ def test_a_client_of_an_experiment_has_its_part(tmp_path: Path) -> None:
         ({**ADDRESS, "client": 30}, r"client = 30, but data\.clients = 20"),
         ({**ADDRESS, "slots": {"p1": 64}}, "different numbers below 64"),
         ({**ADDRESS, "attack": "sign_flip"}, "attack is for experiments"),
-        ({**ADDRESS, "rate": 0}, "greater than 0"),
+        ({**ADDRESS, "rate": 0}, "greater than or equal to 0.001"),
+        ({**ADDRESS, "rate": 1e-300}, r"rate: .* 0\.001"),
+        ({**ADDRESS, "members": 1e9}, "members: .* 512"),
+        ({**ADDRESS, "save": 1e300}, "save: .* 86400"),
+        ({**ADDRESS, "quorum": 10**9}, "quorum: .* 512"),
+        (
+            {**ADDRESS, "train": {"batch": 10**9}},
+            r"train\.batch = 1000000000, but .* 1048576 samples",
+        ),
+        ({**ADDRESS, "exchange": {"probe": 10**9}}, r"exchange\.probe = 1000000000, but .* at most"),
+        ({**ADDRESS, "evaluate": {"uniform": 10**9}}, r"evaluate\.uniform = 1000000000, but"),
+        ({**ADDRESS, "data": {"test": 10**9}}, r"data\.test = 1000000000, but"),
+        ({**ADDRESS, "data": {"clients": 10**9}, "client": 3}, r"data\.clients = 1000000000, but .* weights"),
     ],
 )
 def test_mistakes_are_explained(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Settings.parse(values)
+
+
+def test_what_it_listens_at_may_differ_from_what_others_dial() -> None:
+    one = Settings.parse({"address": "peer-a.example.org:17000", "listen": "[::]:7000"})
+    assert (one.address, one.listen) == ("peer-a.example.org:17000", "[::]:7000")
+    assert Settings.parse(ADDRESS).listen is None
+    assert Settings.parse(one.plain()) == one
 
 
 @pytest.mark.parametrize(

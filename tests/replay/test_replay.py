@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -15,7 +14,7 @@ import pytest
 from coterie import saved
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.streams import Stream
-from coterie.peer import store
+from coterie.peer import journal, store
 from coterie.peer.memory import Network
 from coterie.peer.settings import Settings
 from coterie.replay import Agreement, replay
@@ -128,8 +127,22 @@ def test_in_float32_with_the_stated_tolerance(logs: Path) -> None:
 def changed(state: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     """Every row of a journal changed, or left out."""
     file = state / "journal.jsonl"
-    rows = [change(json.loads(line)) for line in file.read_text().splitlines()]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows if row is not None))
+    rows = [change(row) for row in journal.read(file)]
+    file.write_bytes(b"".join(journal.encode(row) for row in rows if row is not None))
+
+
+def flipped(state: Path) -> None:
+    """Flip one bit of a journal: the last digit of an iteration is another one, so the line is still JSON."""
+    file = state / "journal.jsonl"
+    data = bytearray(file.read_bytes())
+    data[data.index(b",", data.index(b'"t": ', data.index(b'"wake"'))) - 1] ^= 1
+    file.write_bytes(data)
+
+
+def set_aside(state: Path) -> None:
+    """And its peer has been started since."""
+    flipped(state)
+    journal.open_journal(state / "journal.jsonl")[0].close()
 
 
 def nudged(state: Path) -> None:
@@ -204,6 +217,11 @@ def mute(row: dict[str, Any]) -> dict[str, Any]:
             lambda logs: (logs / "p3" / "journal.jsonl").write_text('{"kind": "start"}\n'),
             "it lacks 'incarnation'",
         ),
+        (
+            lambda logs: flipped(logs / "p3"),
+            r"in line \d+, from byte \d+ on: its checksum does not fit",
+        ),
+        (lambda logs: set_aside(logs / "p3"), r"was damaged in line \d+.* and is now journal\.damaged-"),
         (lambda logs: changed(logs / "p3", mute), "does not report what such an exchange comes to"),
     ],
 )

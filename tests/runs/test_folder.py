@@ -77,7 +77,7 @@ HOLD = """
 import sys
 from types import SimpleNamespace
 from coterie.runs import RunFolder
-folder = RunFolder.create(sys.argv[1], SimpleNamespace(plain=dict, device="cpu"))
+folder = RunFolder.create(sys.argv[1], SimpleNamespace(plain=lambda: {"seeds": [7]}, device="cpu"))
 folder.status("running", 0, 10, 0.0)
 print("held", flush=True)
 sys.stdin.read()

@@ -62,7 +62,10 @@ class Watched:
     def stage(self, text: str) -> None:
         self.stages.append(text)
 
-    def peers(self, processes: object, status: Sequence[dict[str, Any] | None]) -> None:
+    def peers(
+        self, processes: object, status: Sequence[dict[str, Any] | None], wrong: Sequence[str | None]
+    ) -> None:
+        assert not any(wrong)
         self.seen += any(one is not None for one in status)
 
 
@@ -127,6 +130,10 @@ def test_rows_of_a_run_folder_from_journals() -> None:
         (0, [0.1, 0.2], 0),
         (10, [0.6, 0.8], 16),
     ]
+    late = [(r["t"], r["personal"], r["bytes"]) for r in results.metrics([one, other, []], missing={0, 2})]
+    assert late == [(0, [0.1, 0.2, None], 0), (10, [0.6, 0.8, None], 16), (20, [None, 0.9, None], 16)]
+    assert [results.reached(rows) for rows in (one, other, [])] == [10, 20, 0]
+    assert results.reached([{"kind": "local", "t": [3, 9], "event": 9}]) == 9
     assert list(results.exchanges([one, other], {"p0": 0, "p1": 1})) == [
         {"world": 0, "t": 6, "kind": "receive", "client": 1, "neighbours": [0], **info},
         {"world": 0, "t": 7, "kind": "wake", "client": 0, "neighbours": [1], **info},

@@ -32,7 +32,8 @@ def run(
 
     It learns from its data all the time, asks the others for their models, and answers them. Killed or
     stopped, it goes on from its last saved model when it is started again. Logs are JSON lines on
-    standard error.
+    standard error. In PEER.toml, `address` is what others dial; in a container or behind a port mapping,
+    `listen` is what it binds, such as 0.0.0.0:7440.
 
     Example:  coterie peer run PEER.toml
     """

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli.peer_table import percent
 from coterie.experiment import Experiment
+from coterie.swarm.monitor import Progress
 from coterie.swarm.process import PeerProcess
-from coterie.swarm.swarm import Progress
 
 __all__ = ["progress"]
 
@@ -43,8 +45,12 @@ class _Table:
         self.text = text
         self.live.console.print(f"{text} ...", highlight=False, style="dim")
 
-    def peers(self, processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> None:
-        self.live.update(_table(processes, status), refresh=True)
+    def peers(
+        self, processes: Sequence[PeerProcess], status: Sequence[Status | None], wrong: Sequence[str | None]
+    ) -> None:
+        drawn = _table(processes, status)
+        drawn.caption = escape("; ".join(filter(None, wrong))) or None
+        self.live.update(drawn, refresh=True)
 
 
 class _Lines:
@@ -52,15 +58,22 @@ class _Lines:
 
     def __init__(self, console: Console, iterations: int) -> None:
         self.console, self.iterations, self.tenth = console, iterations, 0
+        self.wrong: set[str] = set()
 
     def stage(self, text: str) -> None:
         self._say(f"{text} ...")
 
-    def peers(self, processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> None:
-        there = [s for s in status if s is not None]
+    def peers(
+        self, processes: Sequence[PeerProcess], status: Sequence[Status | None], wrong: Sequence[str | None]
+    ) -> None:
+        for text in sorted(set(filter(None, wrong)) - self.wrong):
+            self.wrong.add(text)
+            self._say(text)
+        sound = [s for s, text in zip(status, wrong, strict=True) if not text]
+        there = [s for s in sound if s is not None]
         if not there:
             return
-        slowest = min(s["t"] for s in there) if len(there) == len(status) else 0
+        slowest = min(s["t"] for s in there) if len(there) == len(sound) else 0
         if slowest * 10 // self.iterations > self.tenth:
             self.tenth = slowest * 10 // self.iterations
             scores = [s["evaluated"]["personal"] for s in there if s["evaluated"].get("personal") is not None]
@@ -73,19 +86,12 @@ class _Lines:
 
 
 def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> Table:
-    drawn = Table()
-    drawn.add_column("peer")
-    for title in (
-        "process",
-        "address",
-        "iteration",
-        "accuracy",
-        "exchanges",
-        "knows",
-        "listens to",
-        "refused",
-    ):
+    drawn = Table(box=SIMPLE_HEAD, padding=0)  # for 80 columns
+    drawn.add_column("peer", no_wrap=True)
+    for title in ("process", "port", "iteration", "accuracy", "exchanges", "knows"):
         drawn.add_column(title, justify="right", no_wrap=True)
+    drawn.add_column("listens to", justify="right")
+    drawn.add_column("refused", justify="right", no_wrap=True)
     for process, one in zip(processes, status, strict=True):
         if one is None:
             drawn.add_row(process.name, str(process.pid), *["–"] * 3, style="dim")
@@ -95,7 +101,7 @@ def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) ->
         drawn.add_row(
             process.name,
             str(process.pid),
-            one["address"],
+            one["address"].rpartition(":")[2],
             f"{one['t']}" + (" ✓" if one["state"] == "finished" else ""),
             percent(one["evaluated"].get("personal")),
             str(one["exchanges"]),

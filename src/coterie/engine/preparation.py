@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,7 +62,19 @@ class Plan(NamedTuple):
                 found.append(f"there is no exchange at all: exchange.every = {every}, but {rest}")
             elif text := member.algorithm.idle(schedule.last):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
+            found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
         return list(dict.fromkeys(found))
+
+
+def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
+    """More of something than there is; `samples`: of the client with the most for training."""
+    stars, clients = experiment.exchange.stars, experiment.data.clients
+    less = "; use a smaller one"
+    if stars > clients:
+        yield f"all clients are stars: exchange.stars = {stars}, but data.clients = {clients}{less}"
+    for key, size in (("train.batch", experiment.train.batch), ("exchange.probe", experiment.exchange.probe)):
+        if size != "all" and size > samples:
+            yield f"samples are drawn again: {key} = {size}, but no client has over {samples}{less}"
 
 
 def prepare(

@@ -1,14 +1,15 @@
-"""Files of keys and certificates: not overwritten by chance, not half-written, keys for the owner only."""
+"""A peer's own files: not overwritten by chance, not half-written, nobody else's to read or to change."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 from coterie.peer.errors import IdentityError
 
-__all__ = ["create", "make_folder", "none_yet", "read", "read_secret", "replace"]
+__all__ = ["create", "folder_flaw", "make_folder", "none_yet", "read", "read_secret", "replace"]
 
 SECRET, PUBLIC = 0o600, 0o644
 LARGEST = 1 << 20
@@ -20,6 +21,14 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise IdentityError(f"cannot make the folder {path}: {error.strerror}") from None
+
+
+def folder_flaw(folder: Path) -> str | None:
+    """Say why a folder cannot be relied on: others may put files into it; None: only its owner can."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if not mode & 0o022:
+        return None
+    return f"{folder} can be changed by others than its owner (mode {mode:04o}); run: chmod 700 {folder}"
 
 
 def none_yet(*paths: Path) -> None:
@@ -39,7 +48,12 @@ def create(path: Path, data: bytes, mode: int = PUBLIC) -> None:
     except FileExistsError:
         raise IdentityError(_exists(path)) from None
     except OSError as error:
-        raise IdentityError(f"cannot write {path}: {error.strerror}") from None
+        raise _unwritten(path, error) from None
+
+
+def _unwritten(path: Path, error: OSError) -> IdentityError:
+    room = "; make room on the disk" if error.errno == errno.ENOSPC else ""
+    return IdentityError(f"cannot write {path}: {error.strerror}{room}")
 
 
 def _exists(path: Path) -> str:
@@ -55,7 +69,7 @@ def replace(path: Path, data: bytes) -> None:
         os.replace(draft, path)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        raise IdentityError(f"cannot write {path}: {error.strerror}") from None
+        raise _unwritten(path, error) from None
 
 
 def read(path: Path, remedy: str) -> bytes:
@@ -75,6 +89,8 @@ def read(path: Path, remedy: str) -> bytes:
 def read_secret(path: Path, remedy: str) -> bytes:
     """A key, unless others than its owner could have read it as well."""
     data = read(path, remedy)
+    if wrong := folder_flaw(path.parent):
+        raise IdentityError(wrong)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise IdentityError(

@@ -81,7 +81,7 @@ class GrpcServer:
         except RuntimeError:
             raise PeerError(
                 f"cannot listen at {address}: the port is in use or the address is not of this machine; "
-                "choose another one"
+                "name a free one of this machine as `listen`, and as `address` what others dial"
             ) from None
         await server.start()
         self._servers.append(server)

@@ -92,8 +92,8 @@ def flaw(name: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)  # gossip repeats the same ones
-def address_flaw(address: str) -> str | None:
-    """Why nobody can be dialled at this `HOST:PORT`; None: it is well formed.
+def address_flaw(address: str, dialled: bool = True) -> str | None:
+    """Why nobody can be dialled (or nobody can listen) at this `HOST:PORT`; None: it is well formed.
 
     >>> address_flaw("[::1]:7000") is None, address_flaw("0.0.0.0:7000")
     (True, 'the host of 0.0.0.0:7000 stands for every interface; name the one that others can dial')
@@ -112,6 +112,6 @@ def address_flaw(address: str) -> str | None:
             return f"{address!a} has no host name or IP address before its port"
     if number is not None and bracketed != (number.version == 6):
         return f"write an IPv6 address in brackets, and only that, in {address!a}"
-    if number is not None and number.is_unspecified:
+    if dialled and number is not None and number.is_unspecified:
         return f"the host of {address} stands for every interface; name the one that others can dial"
     return None

@@ -1,6 +1,7 @@
 """What one peer did, in order, as lines of JSON that are only ever appended to.
 
     past       incarnation, newest {peer: [version, digest]} what came before was dropped, but for this
+               damaged (a file), where                       if it was dropped because it was damaged there
     start      incarnation, peer, schema, settings           the process began
     resumed    version, t                                    it goes on from this saved model
     local      t [first, last], event                        local steps; event: after the last of them
@@ -20,24 +21,34 @@ A version is [incarnation, event]; each line is of the incarnation of the last `
 its model's version is that incarnation with the line's event. A line is written before anything that
 depends on it leaves the process, so whatever others heard of is on record, even after a kill. (After a
 power cut only what was there when the model was last saved is certain.)
+
+Each line ends with `crc`, the CRC-32 of what stands before it, so that one flipped bit is noticed. Lines of
+earlier versions, at the beginning of a journal, have none and are read as they are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from coterie.peer.errors import PeerError
 from coterie.peer.transport import Version
 
-__all__ = ["Journal", "Past", "read"]
+__all__ = ["Journal", "Past", "encode", "open_journal", "read"]
+
+log = logging.getLogger(__name__)
 
 _READ = 1 << 16
+_CHECKSUM = ', "crc": "%08x"}\n'
+"""How a line ends."""
 
 
 class Journal:
@@ -47,7 +58,7 @@ class Journal:
         """Continue the file, or begin it; half a last line, left by a kill, is cut off."""
         self.path = path
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
             self._size = _whole_lines(self._file)
             os.ftruncate(self._file, self._size)
         except OSError as error:
@@ -92,24 +103,10 @@ class Journal:
             if self._size <= most / 2:
                 return
             self._flush()
-            line = json.dumps({"kind": "past", **past}).encode() + b"\n"
-            draft, old = self.path.with_name(".journal.draft"), self.path.with_name("journal.old.jsonl")
-            try:
-                file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-                try:
-                    _write(file, line)
-                    os.fsync(file)
-                    old.unlink(missing_ok=True)
-                    with contextlib.suppress(OSError):  # where a file has one name only, it is lost
-                        os.link(self.path, old)
-                    os.replace(draft, self.path)
-                except OSError:
-                    os.close(file)
-                    raise
-            except OSError as error:  # it goes on as it is
-                raise PeerError(f"cannot shorten the journal {self.path}: {error.strerror}") from None
+            first = encode({"kind": "past", **past})
+            file = _start_over(self.path, self.path.with_name("journal.old.jsonl"), first)
             os.close(self._file)
-            self._file, self._size = file, len(line)
+            self._file, self._size = file, len(first)
 
     def close(self) -> None:
         """Write what is left."""
@@ -125,7 +122,7 @@ class Journal:
             self._add({"kind": "local", "t": [first, last], "event": event})
 
     def _add(self, row: dict[str, Any]) -> None:
-        self._waiting += json.dumps(row).encode() + b"\n"
+        self._waiting += encode(row)
 
     def _flush(self) -> None:
         """All or nothing: on a full disk, the lines wait in memory for the next try."""
@@ -141,47 +138,136 @@ class Journal:
         self._waiting = bytearray()
 
 
+def encode(row: Mapping[str, Any]) -> bytes:
+    """Encode a row as it is written, with its checksum.
+
+    >>> encode({"kind": "left", "event": 3})
+    b'{"kind": "left", "event": 3, "crc": "dba6d61b"}\\n'
+    """
+    body = json.dumps(row)[:-1]
+    return (body + _CHECKSUM % crc32(body.encode())).encode()
+
+
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a journal; a last one that was cut off by a kill is left out."""
+    for place, row in _rows(path):
+        if isinstance(row, str):
+            raise PeerError(
+                f"{path} is damaged in {place}: {row}; put a copy of it back, or start its peer again, which "
+                "sets it aside and goes on from its model"
+            )
+        yield row
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    """Yield where each line is, and what it tells or why it cannot be used."""
+    at, sealed = 0, False
     try:
         with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
+            for number, text in enumerate(file, 1):
+                if not text.endswith(b"\n"):
                     return
-                try:
-                    row = json.loads(line)
-                    row["kind"]
-                except (ValueError, TypeError, KeyError) as error:
-                    raise PeerError(f"{path} is damaged in line {number}: {error!r}") from None
-                yield row
+                row = _parsed(text)
+                sealed |= "crc" in row
+                if not isinstance(row, str) and sealed and row.pop("crc", None) != _crc_of(text):
+                    row = "its checksum does not fit"
+                yield f"line {number}, from byte {at} on", row
+                at += len(text)
     except OSError as error:
         raise PeerError(f"cannot read the journal {path}: {error.strerror}") from None
+
+
+def _parsed(text: bytes) -> dict[str, Any] | str:
+    with contextlib.suppress(ValueError):
+        row = json.loads(text)
+        if isinstance(row, dict) and "kind" in row:
+            return row
+    return "it is not JSON with a `kind`"
+
+
+def _crc_of(text: bytes) -> str:
+    return f"{crc32(text[: -len(_CHECKSUM % 0)]):08x}"
 
 
 class Past:
     """What a peer must know of its former lives: it never says or takes anything twice."""
 
     def __init__(self, path: Path) -> None:
+        """From the lines of a journal that are not damaged."""
         self.incarnation = 0
         self.newest: dict[str, tuple[Version, str]] = {}
         """The newest version of each other peer's model that was taken, and how its digest begins."""
-        for row in read(path) if path.exists() else ():
-            match row["kind"]:
-                case "past":
-                    self.incarnation = int(row["incarnation"])
-                    for peer, (version, digest) in row["newest"].items():
-                        self._saw(peer, version, digest)
-                case "start":
-                    self.incarnation = max(self.incarnation, int(row["incarnation"]))
-                case "wake":
-                    for (peer, version, _), digest in zip(row["heard"], row["digests"], strict=True):
-                        self._saw(peer, version, digest)
-                case "adopt":
-                    self._saw(row["peer"], row["version"], row["digest"])
+        self.damage: str | None = None
+        """Where the first damaged line is, and why it cannot be used."""
+        for place, row in _rows(path) if path.exists() else ():
+            if wrong := row if isinstance(row, str) else self._take(row):
+                self.damage = self.damage or f"{place}: {wrong}"
+
+    def _take(self, row: Mapping[str, Any]) -> str | None:
+        """Take in a line; what is wrong with one that has no checksum."""
+        try:
+            self._lived(row)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return "it does not tell what such a line does"
+        return None
+
+    def _lived(self, row: Mapping[str, Any]) -> None:
+        match row["kind"]:
+            case "past":
+                self.incarnation = int(row["incarnation"])
+                for peer, (version, digest) in row["newest"].items():
+                    self._saw(peer, version, digest)
+            case "start":
+                self.incarnation = max(self.incarnation, int(row["incarnation"]))
+            case "wake":
+                for (peer, version, _), digest in zip(row["heard"], row["digests"], strict=True):
+                    self._saw(peer, version, digest)
+            case "adopt":
+                self._saw(row["peer"], row["version"], row["digest"])
 
     def _saw(self, peer: str, version: Sequence[int], digest: str) -> None:
         this = Version(*version), digest
         self.newest[peer] = max(this, self.newest.get(peer, this))
+
+
+def open_journal(path: Path) -> tuple[Journal, Past]:
+    """Open a journal to continue it, and tell of the past what it says.
+
+    A damaged one is set aside and another begun with what could be read, so that the peer is back at once:
+    what is lost is only that its models can be computed again.
+    """
+    past = Past(path)
+    if past.damage is not None:
+        aside = path.with_name(f"journal.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl")
+        told = {"damaged": aside.name, "where": past.damage}
+        first = {"kind": "past", "incarnation": past.incarnation, "newest": past.newest, **told}
+        os.close(_start_over(path, aside, encode(first)))
+        why = f"{path} is damaged in {past.damage}; it is kept as {aside.name}, and another is begun; "
+        log.error("damaged", extra={"why": f"{why}what it told cannot be replayed; check the disk"})
+    return Journal(path), past
+
+
+def _start_over(path: Path, old: Path, first: bytes) -> int:
+    """Put a journal of one line in place of the one there is, which is kept as `old`: both or neither."""
+    draft = path.with_name(".journal.draft")
+    try:
+        draft.unlink(missing_ok=True)
+        file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        try:
+            _write(file, first)
+            os.fsync(file)
+            old.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # where a file has one name only, it is lost
+                os.link(path, old)
+            os.replace(draft, path)
+        except OSError:
+            os.close(file)
+            raise
+    except OSError as error:  # it stays as it is
+        raise PeerError(
+            f"cannot shorten the journal {path}: {error.strerror}; make room on the disk"
+        ) from None
+    return file
 
 
 def _write(file: int, data: bytes | bytearray) -> None:

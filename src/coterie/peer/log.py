@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
+from collections import Counter
 from datetime import UTC, datetime
+from typing import Any
 
-__all__ = ["JsonLines", "to_stderr", "worth_saying"]
+__all__ = ["JsonLines", "log_loop_errors", "to_stderr", "worth_saying"]
+
+log = logging.getLogger(__name__)
 
 _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
@@ -31,12 +36,26 @@ def to_stderr(level: int = logging.INFO) -> None:
     """Everything this package logs goes to standard error, as systemd and containers want it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    log = logging.getLogger("coterie")
-    log.handlers[:] = [handler]
-    log.setLevel(level)
-    log.propagate = False
+    ours = logging.getLogger("coterie")
+    ours.handlers[:] = [handler]
+    ours.setLevel(level)
+    ours.propagate = False
 
 
 def worth_saying(times: int) -> bool:
     """The first, second, fourth, eighth ... time: whoever repeats itself does not fill our disk."""
     return times & (times - 1) == 0
+
+
+def log_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Log what the loop has nobody to tell, such as a lack of descriptors, as lines and not as tracebacks."""
+    times: Counter[str] = Counter()
+
+    def say(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        what, error = str(context["message"]), context.get("exception")
+        times[what] += 1
+        if worth_saying(times[what]):
+            mistake = None if isinstance(error, OSError) else error  # one of ours: where it was made helps
+            log.error("fault", exc_info=mistake, extra={"why": f"{what}: {error}", "times": times[what]})
+
+    loop.set_exception_handler(say)

@@ -10,7 +10,6 @@ Numbers and names of members, never models, keys or data.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,8 +25,11 @@ from coterie.peer.settings import is_loopback
 __all__ = ["Calls", "Page", "healthy"]
 
 PATIENCE = 5.0
-"""Seconds for a request to arrive."""
+"""Seconds for a request to arrive and its answer to be read."""
 LONGEST = 8192
+"""Bytes of a request."""
+MOST = 32
+"""Open connections: one more ends the oldest, so that whoever asks is answered, whoever else stays."""
 
 
 class Calls:
@@ -99,6 +101,8 @@ class Page:
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(_Metrics(status, calls))
         self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[Any] | None, asyncio.StreamWriter] = {}
+        """The connections there are and who answers each, the oldest first."""
 
     async def start(self, address: str) -> str:
         """Listen; port 0 takes a free one. The address that it became."""
@@ -109,7 +113,7 @@ class Page:
         host, _, port = address.rpartition(":")
         try:
             self._server = await asyncio.start_server(
-                self._answer, host.strip("[]"), int(port), limit=LONGEST
+                self._answer, host.strip("[]"), int(port), limit=LONGEST, backlog=MOST
             )
         except OSError as error:
             raise PeerError(
@@ -122,24 +126,35 @@ class Page:
         if self._server is not None:
             self._server.close()
             self._server = None
+        for writer in self._open.values():
+            writer.transport.abort()
+        while self._open:
+            await asyncio.sleep(0)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Whatever a visitor does, it is its own connection that ends.
-        with contextlib.suppress(
-            OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
-        ):
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
-            request, *headers = head.decode("latin-1").split("\r\n")
-            method, path, *_ = request.split(" ")
-            hosts = [line.partition(":")[2].strip() for line in headers if line.lower().startswith("host:")]
-            code, kind, body = self._page(method, path, hosts)
-            writer.write(
-                f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-                "Cache-Control: no-store\r\nConnection: close\r\n\r\n".encode()
-                + body
-            )
-            await asyncio.wait_for(writer.drain(), PATIENCE)
-        writer.close()
+        self._open[task := asyncio.current_task()] = writer
+        if len(self._open) > MOST:
+            self._open.pop(next(iter(self._open))).transport.abort()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                writer.write(self._response(await reader.readuntil(b"\r\n\r\n")))
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whatever a visitor does, it is its own connection that ends
+        finally:
+            writer.transport.abort()  # what is not read by now never will be
+            self._open.pop(task, None)
+
+    def _response(self, head: bytes) -> bytes:
+        request, *headers = head.decode("latin-1").split("\r\n")
+        method, path, *_ = request.split(" ")
+        hosts = [line.partition(":")[2].strip() for line in headers if line.lower().startswith("host:")]
+        code, kind, body = self._page(method, path, hosts)
+        return (
+            f"HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        ).encode() + body
 
     def _page(self, method: str, path: str, hosts: list[str]) -> tuple[str, str, bytes]:
         # A web page elsewhere can make a browser ask here under another name (DNS rebinding).

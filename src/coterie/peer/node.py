@@ -22,7 +22,7 @@ from coterie.peer import wire
 from coterie.peer.choice import Asked, chosen, is_lost, next_wake
 from coterie.peer.company import Company
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
-from coterie.peer.journal import Journal, Past
+from coterie.peer.journal import open_journal
 from coterie.peer.learner import Client, Learner, Snapshot
 from coterie.peer.limits import Allowance, aside
 from coterie.peer.log import worth_saying
@@ -64,13 +64,12 @@ class Node:
         `wall`: seconds since 1970, so that a peer that lost its state still has a higher incarnation.
         """
         self.id, self.settings, self.client, self.store, self.roster = peer, settings, client, store, roster
-        past = Past(store.journal)
+        self.journal, past = open_journal(store.journal)
         first = client.first()
         saved = store.load(peer, settings.run, first)
         before = max(past.incarnation, saved.now.version.incarnation if saved else 0)
         self.incarnation = max(before + 1, int(1000 * wall))  # no two starts are in one millisecond
         self.schema = Schema.of(client.offer(first, 0), client.own.names)
-        self.journal = Journal(store.journal)
         slots = {**settings.slots, **(saved.slots if saved else {})}
         self._kept = {other: slot for other, slot in slots.items() if other != peer}
         """Which entry of the row belongs to whom, as the learning thread knows it, for the disk."""

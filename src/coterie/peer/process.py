@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import torch
 
+from coterie.core.errors import ConfigError
 from coterie.peer.identity import Identity
 from coterie.peer.learner import trial
 from coterie.peer.log import to_stderr
@@ -24,6 +26,11 @@ def run(file: Path, data: Path | None = None) -> None:
     """
     settings = Settings.load(file)
     root = data or settings.beside(file)
+    if settings.threads > (processors := os.cpu_count() or 1):
+        raise ConfigError(
+            f"{file}: threads = {settings.threads}, but this machine has {processors} processors; "
+            "use at most as many"
+        )
     torch.set_num_threads(settings.threads)
     identity = Identity.load(settings.identity)
     with overheard() as stderr:

@@ -9,8 +9,8 @@ import secrets
 import signal
 import time
 from functools import partial
-from pathlib import Path
 
+from coterie.peer import files
 from coterie.peer.errors import IdentityError, PeerError
 from coterie.peer.gossip import Gossip
 from coterie.peer.grpc_client import GrpcTransport
@@ -18,6 +18,7 @@ from coterie.peer.grpc_server import GrpcServer
 from coterie.peer.identity import Identity
 from coterie.peer.ids import STRANGER, Contact
 from coterie.peer.learner import Client
+from coterie.peer.log import log_loop_errors
 from coterie.peer.membership import Event, Membership
 from coterie.peer.metrics import Calls, Page
 from coterie.peer.node import Node
@@ -42,9 +43,10 @@ async def serve(
     settings: Settings, identity: Identity, client: Client, store: Store, stderr: Overheard
 ) -> None:
     """Learn and exchange until SIGTERM or Ctrl-C."""
-    stop = asyncio.Event()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    log_loop_errors(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
     fixed = Fixed(settings.peers, identity.id)
     node = Node(identity.id, settings, client, store, fixed, wall=time.time())
     gossip = None if settings.peers else _gossip(settings, identity, node.incarnation)
@@ -59,13 +61,13 @@ async def serve(
     transport = GrpcTransport(*terms, denied=denied, count=calls.side("out"), seed=client.number)
     refused = partial(node.refused, said=True)  # whoever refuses something logs it
     server = GrpcServer(*terms, node, denied=denied, count=calls.side("in"), refused=refused)
-    asyncio.get_running_loop().add_reader(stderr, stderr.read, partial(refused, STRANGER))
+    loop.add_reader(stderr, stderr.read, partial(refused, STRANGER))
     page = Page(node.status, calls)
     tasks: list[asyncio.Task[None]] = []
     try:
-        await server.start(settings.address)
+        listening = await server.start(settings.listen or settings.address)
         shown = await page.start(settings.status)
-        _post(store.folder / ADDRESS, shown)
+        files.replace(store.folder / ADDRESS, f"{shown}\n".encode())  # whole: others look at any moment
         log.info(
             "ready",
             extra={
@@ -73,6 +75,7 @@ async def serve(
                 "federation": identity.federation,
                 "run": settings.run,
                 "address": settings.address,
+                "listen": listening,
                 "status": shown,
                 "incarnation": node.incarnation,
                 "t": node.worker.now.t,
@@ -108,16 +111,6 @@ async def serve(
             (store.folder / ADDRESS).unlink()
         with contextlib.suppress(PeerError):  # a full disk was told before
             node.leave()
-
-
-def _post(path: Path, text: str) -> None:
-    """Put it there whole: others look for it at any moment."""
-    beside = path.with_name(f".{path.name}")
-    try:
-        beside.write_text(f"{text}\n")
-        beside.replace(path)
-    except OSError as error:
-        raise PeerError(f"cannot write {path}: {error.strerror}; make room on the disk") from None
 
 
 def _heed(node: Node, membership: Membership, event: Event) -> None:

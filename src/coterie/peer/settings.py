@@ -1,7 +1,8 @@
 """PEER.toml: what one peer is, has and does, as frozen and validated data.
 
 Settings
-  address, seeds, peers, identity, state   where it is, whom it knows, who it is
+  address, listen                          where others dial it, and where it listens
+  seeds, peers, identity, state            whom it knows, who it is
   run, members, seed, client, slots        which run of the federation, and its place in it
   method, model, dtype, threads            what it computes
   data, train, evaluate                    as in an experiment
@@ -19,7 +20,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from zlib import crc32
 
 import torch
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 
 from coterie.core.data import Federation
@@ -46,11 +47,15 @@ from coterie.federation import Dealer
 from coterie.peer import ids
 from coterie.peer.errors import PeerError
 from coterie.peer.learner import Client, Own
+from coterie.peer.records import MOST_RECORDS
 
 __all__ = ["ENDLESS", "Exchange", "Settings", "is_loopback"]
 
 ENDLESS = 2**31 - 1
 """`train.iterations` of a peer that learns until it is stopped."""
+
+MOST_SAMPLES = 2**20
+"""At a time: more than a peer can look at."""
 
 KEPT = 256.0
 """Megabytes of journal of a peer with data of its own, which may learn for months."""
@@ -59,6 +64,18 @@ KEPT = 256.0
 def _address(text: str) -> str:
     if wrong := ids.address_flaw(text):
         raise ValueError(f"{wrong}; expected HOST:PORT, such as 10.0.0.1:7440")
+    return text
+
+
+def _own_address(text: str) -> str:
+    if ids.address_flaw(text, dialled=False) is None and (wrong := ids.address_flaw(text)):
+        raise ValueError(f"{wrong}, and listen = {text!r} beside it")
+    return _address(text)
+
+
+def _listen(text: str) -> str:
+    if wrong := ids.address_flaw(text, dialled=False):
+        raise ValueError(f"{wrong}; expected HOST:PORT, such as 0.0.0.0:7440")
     return text
 
 
@@ -125,8 +142,11 @@ class Exchange(_Frozen):
 class Settings(_Frozen):
     """One peer."""
 
-    address: Address
-    """HOST:PORT at which it listens and at which the others reach it."""
+    address: Annotated[str, AfterValidator(_own_address)]
+    """HOST:PORT at which the others reach it: what it signs and gossips."""
+    listen: Annotated[str, AfterValidator(_listen)] | None = None
+    """HOST:PORT at which it listens, where that is another (a container, a port mapping), such as
+    0.0.0.0:7440; absent: `address`."""
     seeds: tuple[Annotated[str, AfterValidator(_contact)], ...] = ()
     """Members to ask for the others, as ID@HOST:PORT; one that answers is enough."""
     peers: dict[Id, Address] = {}  # noqa: RUF012
@@ -137,7 +157,7 @@ class Settings(_Frozen):
     """The folder for its model and its journal."""
     run: Annotated[str, AfterValidator(_word)] = "main"
     """The name of this run of the federation; all its peers must have the same."""
-    members: Annotated[Count, Ge(2)] = 64
+    members: Annotated[Count, Ge(2), Le(MOST_RECORDS)] = 64
     """The most peers it can keep a weight for, itself included."""
     seed: Annotated[int, Ge(0), Lt(2**63)] = 0
     """All peers of a run have the same, so that they start from the same model."""
@@ -150,7 +170,7 @@ class Settings(_Frozen):
     model: Named = Plugin(name="mlp")
     dtype: Literal["float32", "float64"] = "float32"
     threads: Count = 1
-    """Threads that compute."""
+    """Threads that compute, at most as many as the machine has processors."""
     data: Data = Data()
     train: Train = Train(iterations=ENDLESS, personalize=0)
     """As in an experiment; without `iterations` it learns until it is stopped."""
@@ -158,12 +178,12 @@ class Settings(_Frozen):
     exchange: Exchange = Exchange()
     attack: Annotated[Attackers, BeforeValidator(_named)] = Attackers()
     """As in an experiment: what it does if its `client` is among the attackers; for experiments only."""
-    rate: Annotated[float, Gt(0)] | None = None
+    rate: Annotated[float, Ge(1e-3)] | None = None
     """At most this many iterations a second, on a machine that has other things to do."""
-    quorum: Annotated[int, Ge(0)] = 0
+    quorum: Annotated[int, Ge(0), Le(MOST_RECORDS)] = 0
     """Begin to learn when so many others are known (or after half a minute, if they do not come)."""
-    save: Annotated[float, Gt(0)] = 10.0
-    """Seconds between two saves of its model."""
+    save: Annotated[float, Gt(0), Le(86400)] = 10.0
+    """Seconds between two saves of its model, at most a day."""
     journal: Annotated[float, Gt(0)] | None = None
     """Megabytes of journal that are kept; older lines go, and `coterie replay` with them. None: all, but with
     data of its own 256 unless it is named."""
@@ -192,6 +212,13 @@ class Settings(_Frozen):
             raise ValueError(f"client = {self.client}, but data.clients = {self.data.clients}")
         if self.client is None and self.attack.name != NO_ATTACK:
             raise ValueError("attack is for experiments, in which every peer has a `client`; leave it out")
+        amounts = {"train.batch": self.train.batch, "exchange.probe": self.exchange.probe}
+        amounts |= {"data.test": self.data.test, "evaluate.uniform": self.evaluate.uniform}
+        for key, samples in amounts.items():
+            if samples != "all" and samples > MOST_SAMPLES:
+                raise ValueError(f"{key} = {samples}, but a peer looks at {MOST_SAMPLES} samples at most")
+        if self.width > MOST_SAMPLES:
+            raise ValueError(f"data.clients = {self.width}, but a peer keeps {MOST_SAMPLES} weights at most")
         if self.seeds and self.peers:
             raise ValueError("seeds (gossip) and peers (a fixed list) exclude each other; leave one out")
         taken = [self.slot, *self.slots.values()]

@@ -23,6 +23,7 @@ from torch import Tensor
 from coterie import saved as files
 from coterie.core.types import State
 from coterie.peer.errors import DamagedError, PeerError
+from coterie.peer.files import folder_flaw
 from coterie.peer.learner import Snapshot
 from coterie.peer.schema import absurd
 from coterie.peer.transport import Version
@@ -53,7 +54,8 @@ class Store:
         self.journal = folder / "journal.jsonl"
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+            _refuse_strangers(folder)
+            self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
@@ -118,6 +120,15 @@ class Store:
     def close(self) -> None:
         """Let go of the folder."""
         os.close(self._lock)
+
+
+def _refuse_strangers(folder: Path) -> None:
+    """Neither others nor links decide which files a peer writes."""
+    if wrong := folder_flaw(folder):
+        raise PeerError(f"the state folder {wrong}")
+    for path in folder.iterdir():
+        if path.is_symlink():
+            raise PeerError(f"{path} is a link, and a peer writes to no file outside its folder; remove it")
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -42,9 +42,11 @@ class History(NamedTuple):
         """From a state folder."""
         rows = list(journal.read(folder / JOURNAL))
         if rows and rows[0]["kind"] == "past":
+            damaged = f"was damaged in {rows[0].get('where')} and is now {rows[0].get('damaged')}"
+            short = "was dropped to keep it short (`journal` in PEER.toml)"
             raise RunError(
-                f"the beginning of {folder / JOURNAL} was dropped to keep it short (`journal` in PEER.toml): "
-                "it cannot be computed again"
+                f"what came before the first line of {folder / JOURNAL} "
+                f"{damaged if 'damaged' in rows[0] else short}: it cannot be computed again"
             )
         if not rows or rows[0]["kind"] != "start":
             raise RunError(f"{folder / JOURNAL} is damaged: it does not begin with the start of a peer")

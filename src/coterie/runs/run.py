@@ -140,6 +140,7 @@ class Run:
             "state": status["state"],
             "t": status["t"],
             "iterations": status["iterations"],
+            "missing": status.get("missing", []),
             "seeds": sorted({t.seed for t in tracks}),
             "clients": max((len(t.group) for t in tracks), default=0),
             "attackers": max((len(t.attackers) for t in tracks), default=0),

@@ -78,9 +78,11 @@ def markdown(summary: Mapping[str, Any]) -> str:
 
 def caption(summary: Mapping[str, Any]) -> str:
     """How many seeds and clients, and what the columns mean."""
-    seeds, clients = len(summary["seeds"]), summary["clients"]
+    seeds, clients, missing = len(summary["seeds"]), summary["clients"], summary.get("missing", [])
     runs = "one seed" if seeds == 1 else f"{seeds} seeds (± is the standard deviation over them)"
-    honest = f"the honest of {clients} clients" if summary["attackers"] else f"{clients} clients"
+    there = clients - sum(one["t"] < summary["t"] for one in missing)
+    honest = f"{clients} clients" if there == clients else f"{there} of {clients} clients"
+    honest = f"the honest of {honest}" if summary["attackers"] else honest
     text = (
         f"Test accuracy, mean over {honest} and {runs}. personal: tested on the client's own "
         "label distribution; global: on all labels equally. worst 10 % and hurt are of personal."
@@ -89,6 +91,9 @@ def caption(summary: Mapping[str, Any]) -> str:
         text += f" graph AUC: how well the weights find the {summary['groups']} true groups (0.5 = chance)."
     if summary["state"] != "done":
         text += f" {summary['state'].capitalize()} at iteration {summary['t']} of {summary['iterations']}."
+    if missing:
+        gone = "; ".join(f"{one['peer']} {one['why']} at iteration {one['t']}" for one in missing)
+        text += f" Missing at the end: {gone}."
     lost = {name: m["diverged"] for name, m in summary["methods"].items() if m["diverged"]}
     for name, clients_ in lost.items():
         some = ", ".join(f"{d['client']} (seed {d['seed']})" for d in clients_[:5])

@@ -2,6 +2,7 @@
 
 plan     a throw-away CA, and for each client of an experiment the settings of a peer
 process  one peer as a process: started, watched, stopped
+monitor  who of them gets on, who stands still, who has ended
 results  the peers' journals as a run folder
 swarm    all of it, from an experiment to its results
 """

@@ -45,6 +45,8 @@ class PeerProcess:
         self.name, self.file, self.data, self.prepare = name, file.resolve(), data, prepare
         self.log = self.file.parent / "log.jsonl"
         self.state = self.file.parent / "state"
+        self.stuck = False
+        """It did not leave when it should have, and was killed."""
         self._process: multiprocessing.process.BaseProcess | None = None
 
     def start(self) -> None:
@@ -67,6 +69,17 @@ class PeerProcess:
         """How it ended; None: it has not."""
         return self._process.exitcode if self._process else None
 
+    @property
+    def end(self) -> str | None:
+        """How it ended, in words, if not politely; None: it did, or it has not ended."""
+        if self.stuck:
+            return "stood still"
+        if self.code in (None, 0, -signal.SIGTERM):  # the latter: it had only begun to load
+            return None
+        if self.code < 0:
+            return f"was killed by signal {-self.code}"
+        return f"ended with exit code {self.code} ({self._last_words()[:200]})"
+
     def status(self) -> dict[str, Any] | None:
         """What it says of itself; None: it does not answer yet, or any more."""
         if not (self.state / watch.ADDRESS).exists():
@@ -86,6 +99,7 @@ class PeerProcess:
         assert self._process is not None
         self._process.join(seconds)
         if self._process.exitcode is None:
+            self.stuck = True
             self._process.kill()
             self._process.join()
         return self._process.exitcode or 0
@@ -93,11 +107,14 @@ class PeerProcess:
     def check(self) -> None:
         """Raise if it has ended by itself."""
         if self.code is not None:
-            lines = self.log.read_text("utf-8", errors="replace").strip().splitlines()
             raise PeerError(
                 f"the peer {self.name} ended by itself with exit code {self.code}: "
-                f"{lines[-1][:500] if lines else 'it said nothing'} (its log: {self.log})"
+                f"{self._last_words()[:500]} (its log: {self.log})"
             )
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text("utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
 
 
 def _run(file: Path, data: Path | None, log: Path, folder: Path, prepare: Callable[[], None] | None) -> None:

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from coterie.peer import journal
 
-__all__ = ["exchanges", "exist", "metrics", "read"]
+__all__ = ["Rows", "exchanges", "metrics", "reached", "read"]
 
 _SCORES = ("personal", "global", "validation", "loss")
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def exist(state: Path) -> bool:
-    """Whether this peer has begun."""
-    return (state / "journal.jsonl").exists()
-
-
 def read(states: Iterable[Path]) -> list[list[dict[str, Any]]]:
-    """The journals of all peers, in the order of their clients."""
-    return [list(journal.read(state / "journal.jsonl")) for state in states]
+    """The journals of all peers, in the order of their clients; of one that has not begun, an empty one."""
+    files = [state / "journal.jsonl" for state in states]
+    return [list(journal.read(file)) if file.exists() else [] for file in files]
 
 
-def metrics(journals: Sequence[Rows]) -> Iterator[dict[str, Any]]:
-    """One row for each iteration at which all peers were evaluated; of a peer that was twice, the last."""
+def reached(rows: Rows) -> int:
+    """Find the last iteration of which a journal tells."""
+    told = [row["t"][-1] if row["kind"] == "local" else row["t"] for row in rows if "t" in row]
+    return max(told, default=0)
+
+
+def metrics(journals: Sequence[Rows], missing: Container[int] = ()) -> Iterator[dict[str, Any]]:
+    """One row for each iteration at which all peers were evaluated; of a peer that was twice, the last.
+
+    Those that are missing at the end are not waited for: they have scores as long as they were there.
+    """
     found = [{row["t"]: row for row in rows if row["kind"] == "evaluated"} for rows in journals]
-    for t in sorted(set.intersection(*map(set, found))):
-        at = [peer[t] for peer in found]
-        scores = {score: [row[score] for row in at] for score in _SCORES}
-        yield {"world": 0, "t": t, **scores, "bytes": sum(row["bytes"] for row in at), "diverged": []}
+    there = [set(peer) for i, peer in enumerate(found) if i not in missing] or [set(peer) for peer in found]
+    for t in sorted(set.intersection(*there)):
+        scores = {score: [peer[t][score] if t in peer else None for peer in found] for score in _SCORES}
+        sent = [peer[max(before)]["bytes"] for peer in found if (before := [s for s in peer if s <= t])]
+        yield {"world": 0, "t": t, **scores, "bytes": sum(sent), "diverged": []}
 
 
 def exchanges(journals: Sequence[Rows], clients: Mapping[str, int]) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from coterie.core.errors import RunError
 from coterie.engine.simulate import described
@@ -17,27 +17,14 @@ from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run, RunFolder
 from coterie.swarm import results
+from coterie.swarm.monitor import Progress, monitor
 from coterie.swarm.plan import fit_for_peers, free_ports, lay_out, names, peer_settings, world_of
 from coterie.swarm.process import PeerProcess, warm_up
 
 __all__ = ["Progress", "swarm"]
 
-LOOK = 0.5
-"""Seconds between two looks at the peers."""
 GOODBYE = 30.0
-"""Seconds for a peer to leave."""
-
-
-class Progress(Protocol):
-    """Shows how a swarm is getting on."""
-
-    def stage(self, text: str) -> None:
-        """Something that takes a while begins."""
-        ...
-
-    def peers(self, processes: Sequence[PeerProcess], status: Sequence[dict[str, Any] | None]) -> None:
-        """What all peers say of themselves; None: one does not answer."""
-        ...
+"""Seconds for the peers to leave."""
 
 
 def swarm(
@@ -76,9 +63,11 @@ def swarm(
             folder.status("running", 0, iterations, 0.0)
             say(f"starting {m} processes")
             with _running(processes):
-                finished = _watch(processes, progress, asked)
+                finished = monitor(processes, progress, asked or threading.Event())
                 say("saying goodbye")
-            if not all(results.exist(process.state) for process in processes):
+            journals = results.read(p.state for p in processes)
+            lost = _missing(processes, journals, iterations if finished else 0)
+            if not all(journals[i] for i in range(m) if i not in lost):
                 raise RunError("stopped before all peers had begun to learn: there are no results")
         except BaseException:
             folder.status("failed", 0, iterations, 0.0)
@@ -87,16 +76,19 @@ def swarm(
             for name in names(m):  # the federation is over: nobody needs its keys
                 shutil.rmtree(home / name / "identity", ignore_errors=True)
         seconds = round(time.monotonic() - began, 3)
-        journals = results.read([p.state for p in processes])
         numbers = {name: i for i, name in enumerate(names(m))}
         done = 0
-        for row in results.metrics(journals):
+        for row in results.metrics(journals, lost):
             folder.metrics(row)
             done = row["t"]
         for row in results.exchanges(journals, numbers):
             folder.exchange(row)
-        folder.status("done" if finished else "stopped", done, iterations, seconds)
+        state = "failed" if len(lost) == m else "done" if finished else "stopped"
+        missing = {"missing": list(lost.values())} if lost else {}
+        folder.status(state, done, iterations, seconds, **missing)
         folder.summarize()
+        if state == "failed":
+            processes[0].check()
     found = Run(out)
     if plots and found.tracks:
         say("drawing the pictures")
@@ -118,25 +110,19 @@ def _running(processes: Sequence[PeerProcess]) -> Iterator[None]:
     finally:
         for process in processes:
             process.signal(signal.SIGTERM)
-        codes = {p.name: p.wait(GOODBYE) for p in processes if p.pid is not None}
-    polite = 0, -signal.SIGTERM  # the latter: it had only begun to load
-    if failed := {name: code for name, code in codes.items() if code not in polite}:
-        raise RunError(
-            f"some peers did not leave politely (exit codes {failed}); see the logs in their folders"
-        )
-
-
-def _watch(
-    processes: Sequence[PeerProcess], progress: Progress | None, asked: threading.Event | None
-) -> bool:
-    """Until all have finished (True) or the user asks to stop (False)."""
-    asked = asked or threading.Event()
-    while not asked.wait(LOOK):
+        until = time.monotonic() + GOODBYE
         for process in processes:
-            process.check()
-        status = [process.status() for process in processes]
-        if progress:
-            progress.peers(processes, status)
-        if all(s is not None and s["state"] == "finished" for s in status):
-            return True
-    return False
+            if process.pid is not None:
+                process.wait(max(0.0, until - time.monotonic()))
+
+
+def _missing(
+    processes: Sequence[PeerProcess], journals: Sequence[results.Rows], iterations: int
+) -> dict[int, dict[str, Any]]:
+    """Find those who did not come to the last iteration, or did not leave politely, by client."""
+    found = {}
+    for client, (process, rows) in enumerate(zip(processes, journals, strict=True)):
+        t = results.reached(rows)
+        if why := process.end or ("left" if t < iterations else None):
+            found[client] = {"client": client, "peer": process.name, "t": t, "why": why}
+    return found
