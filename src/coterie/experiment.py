@@ -21,7 +21,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import (
@@ -33,14 +33,17 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from torch import Tensor
 
-from coterie.core.algorithm import Algorithm
-from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.optim import Adam, Sgd
 from coterie.core.registry import build, explain, folded
 from coterie.core.tags import refuse_alike, tag
+
+if TYPE_CHECKING:  # at run time where they are needed: torch takes seconds to load
+    from torch import Tensor
+
+    from coterie.core.algorithm import Algorithm
+    from coterie.core.attack import Attack
 
 __all__ = ["Experiment", "Plugin", "World", "presets"]
 
@@ -237,6 +240,8 @@ class Attackers(Plugin):
         """What attackers do, or None."""
         if self.name == NO_ATTACK:
             return None
+        from coterie.core.attack import Attack
+
         built = self.build("attack", "attack")
         if not isinstance(built, Attack):
             raise ConfigError(f"attack: {self.name!r} is not an Attack but {type(built).__name__}")
@@ -244,6 +249,8 @@ class Attackers(Plugin):
 
     def among(self, clients: int, seed: int) -> Tensor:
         """Who attacks, `[M]` bool."""
+        from coterie.core.attack import attackers
+
         return attackers(clients, 0 if self.name == NO_ATTACK else self.share, seed)
 
 
@@ -458,6 +465,8 @@ class Experiment(_Frozen):
 
     def algorithm(self, label: str) -> Algorithm:
         """The method called `label`, with its options."""
+        from coterie.core.algorithm import Algorithm
+
         method = self.methods[label]
         built = method.build("algorithm", f"methods.{label}")
         if not isinstance(built, Algorithm):

@@ -133,6 +133,7 @@ def _conduct(
 
     from rich.console import Console
 
+    from coterie import terminal as screen
     from coterie.bench.sheet import header, sheet, terminal
 
     numbers = _numbers(work, clients, (_GPU if device.startswith("cuda") else _CPU)[what])
@@ -149,8 +150,8 @@ def _conduct(
     if as_json:
         typer.echo(json.dumps(result, indent=2))
     else:
-        console = Console(highlight=False, markup=False)
-        console.print(header(result), soft_wrap=True)
+        console = screen.console()
+        console.print(header(result), soft_wrap=True, markup=False)
         console.print()
         console.print(terminal(sheet(result)))
     for path in _write(result, out):

@@ -21,13 +21,14 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
-from torch import Tensor
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
 from coterie.core.memory import out_of_memory
+from coterie.core.values import allowed
 
 __all__ = [
     "KINDS",
@@ -39,6 +40,7 @@ __all__ = [
     "folded",
     "kind_of",
     "known",
+    "listed",
     "options",
     "own_code",
     "register",
@@ -140,6 +142,18 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     return made
 
 
+def listed(kind: str) -> dict[str, str]:
+    """The name of each plugin of a kind and its first line, read from the files: torch loads for seconds."""
+    found = {}
+    for file in (Path(__file__).parents[1] / KINDS[kind]).glob("*.py"):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            for call in getattr(node, "decorator_list", []):
+                match call:
+                    case ast.Call(func=ast.Name(id="register"), args=[_, ast.Constant(value=str(name))]):
+                        found[name] = (ast.get_docstring(node) or "").partition("\n")[0]  # type: ignore[arg-type]
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
 def describe(plugin: Any) -> str:
     """The first line of a plugin's docstring."""
     return (plugin.__doc__ or "").strip().partition("\n")[0]
@@ -150,14 +164,20 @@ class Option(NamedTuple):
 
     name: str
     default: str
+    values: str
+    """What it may be."""
     help: str
 
 
 def options(plugin: Any) -> list[Option]:
-    """A plugin's options with their defaults and the docstrings below them."""
+    """A plugin's options with their defaults, their values and the docstrings below them."""
+    values = {name: allowed(hint) for name, hint in _hints(plugin).items()}
     if not dataclasses.is_dataclass(plugin):
         found = inspect.signature(plugin).parameters.values()
-        return [Option(p.name, "" if p.default is p.empty else repr(p.default), "") for p in found]
+        return [
+            Option(p.name, "" if p.default is p.empty else repr(p.default), values.get(p.name, ""), "")
+            for p in found
+        ]
     helps = _docstrings(plugin)
     found_options = []
     for field in dataclasses.fields(plugin):
@@ -165,7 +185,8 @@ def options(plugin: Any) -> list[Option]:
             default = "required" if field.default is dataclasses.MISSING else repr(field.default)
             if field.default_factory is not dataclasses.MISSING:
                 default = repr(field.default_factory())
-            found_options.append(Option(field.name, default, helps.get(field.name, "")))
+            help_ = helps.get(field.name, "")
+            found_options.append(Option(field.name, default, values.get(field.name, ""), help_))
     return found_options
 
 
@@ -200,6 +221,8 @@ def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None
 
 def kind_of(given: object) -> str:
     """What the user's own code gave, for people: `float32 of shape [4, 1]`, or the name of its type."""
+    from torch import Tensor
+
     if not isinstance(given, Tensor):
         return type(given).__name__
     return f"{str(given.dtype).removeprefix('torch.')} of shape {list(given.shape)}"
@@ -225,6 +248,13 @@ def _written(loc: tuple[int | str, ...], values: Any) -> list[str]:
             path.append(str(part))
             values = values[part]
     return path
+
+
+def _hints(plugin: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(plugin, include_extras=True)
+    except (NameError, TypeError):  # names that are there for a type checker only
+        return {}
 
 
 def _docstrings(plugin: Any) -> dict[str, str]:
