@@ -80,5 +80,5 @@ def replay(
             f"the {where.what} is off by {where.apart:.0e}; {where.after} exchanges before agree. In "
             "float32 rounding comes to that after thousands of steps, once an input of ReLU is all but zero; "
             'peers with dtype = "float64" tell it from a fault.',
-                    )
+        )
     raise typer.Exit(1)

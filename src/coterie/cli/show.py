@@ -15,7 +15,8 @@ __all__ = ["show"]
 
 def show(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run or a sweep, or its name under runs/ or sweeps/.")
+        Path,
+        typer.Argument(metavar="RUN", help="A folder of a run or a sweep, or its name in runs/ or sweeps/."),
     ],
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,

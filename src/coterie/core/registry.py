@@ -199,11 +199,46 @@ def explain(error: ValidationError, where: str = "", values: Any = None) -> str:
     for item in error.errors():
         lacking = [str(item["loc"][-1])] if item["type"] == "missing" else []
         path = ".".join([where, *_written(item["loc"], values), *lacking]).strip(".")
-        message = item["msg"].removeprefix("Value error, ")
-        got = item["input"]
-        shown = "" if isinstance(got, Mapping) or item["type"] == "missing" else f", got {_brief(repr(got))}"
-        found.setdefault((path or "experiment", shown), []).append(f"{message[:1].lower()}{message[1:]}")
-    return "; ".join(f"{path}: {' or '.join(said)}{shown}" for (path, shown), said in found.items())
+        said = found.setdefault((path or "experiment", _got(item)), [])
+        message = _in_words(item)
+        said.append(message.removeprefix("input should be ") if said else message)
+    return "; ".join(f"{path}: {' or '.join(said)}{got}" for (path, got), said in found.items())
+
+
+_WORDS = {
+    "bool": "input should be true or false",
+    "dict": "input should be a table of keys and values",
+    "list": "input should be a list",
+    "model": "input should be a table of keys and values",
+    "path": "input should be a path",
+    "string": "input should be text",
+    "too_long": "input should be a list of at most {max_length}",
+    "tuple": "input should be a list",
+    "unexpected_keyword_argument": "there is no such option",
+    "union_tag_invalid": "input should be one of {expected_tags}",
+    "union_tag_not_found": "the name is missing",
+}
+"""What pydantic says in terms of Python, by the kind of error."""
+
+
+def _in_words(item: Any) -> str:
+    """One error of pydantic's, of which a second clause says how it tried to read the input."""
+    kind = item["type"].removesuffix("_type").removesuffix("_parsing")
+    if kind in _WORDS:
+        return _WORDS[kind].format(**item.get("ctx", {}))
+    message: str = item["msg"].removeprefix("Value error, ")
+    if kind in ("int", "int_from_float", "float"):
+        message = message.partition(",")[0]
+    return f"{message[:1].lower()}{message[1:]}"
+
+
+def _got(item: Any) -> str:
+    kind, given = item["type"], item["input"]
+    if kind == "union_tag_invalid":
+        return f", got {item['ctx']['tag']!r}"
+    if kind == "missing" or (isinstance(given, Mapping) and kind in ("value_error", "union_tag_not_found")):
+        return ""  # the table as a whole is not the mistake
+    return f", got {'a table' if isinstance(given, Mapping) else _brief(repr(given))}"
 
 
 @contextmanager

@@ -74,8 +74,8 @@ def markdown(summary: Mapping[str, Any]) -> str:
         ["---", *("---" for _ in keys), *("---:" for _ in _COLUMNS)],
         *([*own, *(f"**{c.text}**" if c.best else c.text for c in cells)] for own, cells in rows),
     ]
-    drawn = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-    return f"{drawn}\n\n{caption(summary)}\n"
+    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped) + f"\n\n{caption(summary)}\n"
 
 
 def caption(summary: Mapping[str, Any]) -> str:
