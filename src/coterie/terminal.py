@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -81,12 +80,9 @@ class Table:
         return min(widest, _FOLDED) if self.columns[i] in self.words else widest
 
     def _heading(self, i: int) -> list[str]:
-        """The title on at most two lines, as wide as the column where that is enough."""
-        wrapper = textwrap.TextWrapper(break_long_words=False, break_on_hyphens=False)
-        for wrapper.width in itertools.count(max([1, *map(cell_len, self._texts(i))])):
-            if len(lines := wrapper.wrap(self.columns[i])) <= 2:
-                break
-        return lines
+        """The title, on two lines if the column is narrower."""
+        title, texts = self.columns[i], self._texts(i)
+        return [title] if max(map(cell_len, texts), default=0) >= cell_len(title) else title.split(" ", 1)
 
     def _texts(self, i: int) -> list[str]:
         return [str(row[i]) for row in self.rows]

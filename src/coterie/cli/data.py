@@ -73,7 +73,7 @@ def ls(root: Root = None, as_json: Json = False) -> None:
     console.print(terminal.Table(columns, rows, words=("name", "state", "where", "what")))
     for terms in dict.fromkeys(one["terms"] for one in found.values()):
         names = [name for name, one in found.items() if one["terms"] == terms]
-        console.print(f"\n{', '.join(names)}: {terms}", style="dim", markup=False)
+        console.print(f"\n{', '.join(names)}: {terms}", style="dim", markup=False, soft_wrap=True)
 
 
 @data.command()

@@ -134,7 +134,7 @@ def _options(kind: str, name: str, as_json: bool) -> None:
         facts = {"kind": kind, "about": describe(plugin), "options": [o._asdict() for o in found]}
         typer.echo(json.dumps(facts, indent=2))
         return
-    typer.echo(f"{typer.style(kind, bold=True)}  {describe(plugin)}")
+    _print(("", ""), [(kind, describe(plugin))])
     if found:
         _print(("option", "default", "values", "meaning"), found)
     else:

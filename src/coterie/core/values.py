@@ -17,14 +17,14 @@ def allowed(hint: Any) -> str:
     """The values of a type; nothing is said of one that has no short name.
 
     >>> allowed(Literal["unit", "sign"]), allowed(Annotated[float, Ge(0), Lt(1)] | None)
-    ('"unit" | "sign"', 'number ≥ 0 and < 1 | absent')
+    ("'unit' | 'sign'", 'number ≥ 0 and < 1 | absent')
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         limits = " and ".join(filter(None, map(_limit, inner[1:])))
         return f"{allowed(inner[0])} {limits}".strip()
     if origin is Literal:
-        return " | ".join(f'"{value}"' if isinstance(value, str) else str(value) for value in inner)
+        return " | ".join(map(repr, inner))
     if origin in (Union, types.UnionType):
         return " | ".join("absent" if one is type(None) else allowed(one) for one in inner)
     if origin in (tuple, list):
