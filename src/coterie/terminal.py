@@ -104,7 +104,7 @@ class Table:
                 no_wrap=not words,
                 overflow="fold",
             )
-        for row, end in itertools.zip_longest(self.rows, self.ends, fillvalue=False):
+        for row, end in zip(self.rows, self.ends or itertools.repeat(False), strict=False):
             drawn.add_row(*(_text(row[i]) for i in shown), end_section=end)
         return drawn
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from coterie.cli.options import Json
+from coterie.cli.starting import starting
 
 __all__ = ["bench"]
 
@@ -71,8 +72,9 @@ def engine(
 
       coterie bench engine --device cuda --clients 10000 --work W1
     """
-    from coterie.bench.timing import Settings
-    from coterie.bench.versus import versus
+    with starting("getting ready"):
+        from coterie.bench.timing import Settings
+        from coterie.bench.versus import versus
 
     how = Settings(pairs, seconds, device, "off" if eager else "auto", start)
     _conduct(lambda numbers, say: versus(numbers, how, say), "engine", work, clients, device, as_json, out)
@@ -92,8 +94,9 @@ def exchange(
 
     Example:  coterie bench exchange --work W1 --clients 500
     """
-    from coterie.bench.exchange import exchange as measure
-    from coterie.bench.timing import Settings
+    with starting("getting ready"):
+        from coterie.bench.exchange import exchange as measure
+        from coterie.bench.timing import Settings
 
     how = Settings(pairs, 0, device, "off" if eager else "auto")
     _conduct(lambda numbers, say: measure(numbers, how, say), "exchange", work, clients, device, as_json, out)
@@ -114,8 +117,9 @@ def scaling(
 
     Example:  coterie bench scaling --work W1 --clients 100,1000,10000 --out scaling.json
     """
-    from coterie.bench.scaling import scaling as measure
-    from coterie.bench.timing import Settings
+    with starting("getting ready"):
+        from coterie.bench.scaling import scaling as measure
+        from coterie.bench.timing import Settings
 
     how = Settings(pairs, seconds, device, "off" if eager else "auto")
     _conduct(lambda numbers, say: measure(numbers, how, say), "scaling", work, clients, device, as_json, out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,7 +33,7 @@ def check(
         chosen = Experiment.load(experiment, changes)
         _, worlds, federations, stacks = plan = prepare(chosen, data)
     sizes = [int(n) for f in federations for n in f.train.count]
-    found = {
+    found: dict[str, Any] = {
         "name": chosen.name,
         "worlds": len(worlds),
         "runs": len(stacks),
@@ -41,7 +41,7 @@ def check(
         "train": [min(sizes), max(sizes)],
         "classes": list(federations[0].classes),
         "parameters": sum(p.numel() for p in stacks[0].task.model.parameters()),
-        "notes": list(plan.idle()),
+        "notes": plan.idle(),
     }
     if as_json:
         typer.echo(json.dumps(found, indent=2))

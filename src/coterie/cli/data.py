@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -51,7 +51,7 @@ def ls(root: Root = None, as_json: Json = False) -> None:
     from coterie import terminal
     from coterie.datasets._catalogue import CATALOGUE
 
-    found = {
+    found: dict[str, dict[str, Any]] = {
         entry.name: {
             "state": _state(entry, root),
             "size": sum(file.size or 0 for file in entry.files),

@@ -83,7 +83,7 @@ def reproduce(
     for header in report.headers:
         console.print(header, highlight=False, markup=False, soft_wrap=True)
     for sheet in report.sheets:
-        console.print(sheets.terminal(sheet))
+        console.print(sheets.terminal(sheet), "")
     if report.values["left_out"]:
         console.print(
             f"left out, for its files are not there: {', '.join(report.values['left_out'])}", style="yellow"

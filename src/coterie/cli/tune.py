@@ -71,7 +71,7 @@ def tune(
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     for table in () if as_json else report.tables(found):
-        console.print(table)
+        console.print(table, "")
     report.write(found, facts, to)
     for what, path in to._asdict().items():
         typer.echo(f"{what:10}  {path}", err=as_json)
