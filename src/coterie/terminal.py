@@ -33,7 +33,7 @@ _LINE = 100
 def console(*, stderr: bool = False, lines: bool = False) -> Console:
     """As wide as the terminal, or as COLUMNS says; a pipe has no edge, with `lines` whatever COLUMNS says."""
     made = Console(stderr=stderr, highlight=False)
-    if not made.file.isatty() and (lines or "COLUMNS" not in os.environ):
+    if not made.is_terminal and (lines or "COLUMNS" not in os.environ):
         made.width = 10_000
     return made
 
@@ -53,7 +53,7 @@ class Table:
     spare: Sequence[str] = ()
     """The columns that may be left out, the least important first."""
     ends: Sequence[bool] = ()
-    """Whether a line is drawn below each row."""
+    """Whether a part of the table ends with each row."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         left_out = self._left_out(options.max_width)
