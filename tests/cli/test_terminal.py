@@ -182,9 +182,8 @@ def test_ls_as_json(coterie: Command, finished: Path) -> None:
     assert json.loads(coterie("ls", "presets", "quickstart", "--json").out)["name"] == "quickstart"
     assert json.loads(coterie("ls", "runs", "--json").out) == {"runs": {}}
     shutil.copytree(finished, "runs/good")
-    assert json.loads(coterie("ls", "runs", "--json").out) == {
-        "runs": {"runs/good": "done, iteration 20 of 20"}
-    }
+    good = json.loads(coterie("ls", "runs", "--json").out)["runs"]["runs/good"]
+    assert (good["state"], good["t"], good["iterations"], good["way_on"]) == ("done", 20, 20, None)
     assert json.loads(coterie("ls", "runs", "good", "--json").out)["name"] == "small"
 
 

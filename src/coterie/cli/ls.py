@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,16 +62,19 @@ def ls(
 
 def _all(folders: Sequence[str], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({folder: _lines(folder) for folder in folders}, indent=2))
+        typer.echo(json.dumps({folder: _found(folder) for folder in folders}, indent=2))
         return
-    nothing = {"none yet": "start one with: coterie run quickstart"}
     for folder in folders:
         typer.secho(folder, bold=True)
-        _print(("", ""), list((_lines(folder) or nothing).items()))
+        lines = [
+            (name, one if isinstance(one, str) else _progress(one)) for name, one in _found(folder).items()
+        ]
+        _print(("", ""), lines or [("none yet", "start one with: coterie run quickstart")])
         typer.echo()
 
 
-def _lines(folder: str) -> dict[str, str]:
+def _found(folder: str) -> dict[str, Any]:
+    """What each is, by its name: its first line, or how far a run has come."""
     from coterie.core.registry import KINDS, listed
     from coterie.experiment import presets
 
@@ -80,11 +83,11 @@ def _lines(folder: str) -> dict[str, str]:
     if folder == "runs":
         runs = sorted(Path("runs").glob("*/experiment.toml"))
         sweeps = sorted(Path("sweeps").glob("*/manifest.json"))
-        return {str(file.parent): _progress(file.parent) for file in (*runs, *sweeps)}
+        return {str(file.parent): _status(file.parent) for file in (*runs, *sweeps)}
     return listed(next(singular for singular, plural in KINDS.items() if plural == folder))
 
 
-def _progress(folder: Path) -> str:
+def _status(folder: Path) -> dict[str, Any]:
     from coterie.core.errors import RunError
     from coterie.runs import Run
     from coterie.sweep.reading import Sweep
@@ -92,13 +95,20 @@ def _progress(folder: Path) -> str:
     try:
         if Sweep.there(folder):
             done = [job.state == "done" for job in Sweep(folder).jobs]
-            return f"a sweep, {sum(done)} of {len(done)} jobs done"
+            return {"jobs": {"done": sum(done), "all": len(done)}}
         run = Run(folder)
-        status, way_on = run.status, run.way_on
-        said = f"{status['state']}, iteration {status['t']} of {status['iterations']}"
-        return f"{said}; continue with: {way_on}" if way_on else said
+        return {**run.status, "way_on": run.way_on}
     except (RunError, KeyError, TypeError) as error:
-        return f"damaged: {error}"
+        return {"damaged": str(error)}
+
+
+def _progress(status: Mapping[str, Any]) -> str:
+    if "damaged" in status:
+        return f"damaged: {status['damaged']}"
+    if "jobs" in status:
+        return f"a sweep, {status['jobs']['done']} of {status['jobs']['all']} jobs done"
+    said = f"{status['state']}, iteration {status['t']} of {status['iterations']}"
+    return f"{said}; continue with: {status['way_on']}" if status["way_on"] else said
 
 
 def _plugin(kind: str, name: str) -> Any:

@@ -63,6 +63,8 @@ def sweep(
 
       coterie sweep --resume --out sweeps/sizes     (after Ctrl-C, a crash or a power cut)
     """
+    from rich.markup import escape
+
     from coterie import terminal
     from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
@@ -85,7 +87,7 @@ def sweep(
         chosen = read(grid, changes)
     console = terminal.console(stderr=as_json)
     keys = ", ".join(f"{path} ({len(values)})" for path, values in chosen.keys.items())
-    console.print(f"[bold]{chosen.base.name}[/bold]: a sweep over {keys}", highlight=False)
+    console.print(f"[bold]{chosen.base.name}[/bold]: a sweep over {escape(keys)}")
     try:
         with view(console) as shown:
             found = conduct(
