@@ -22,8 +22,8 @@ from rich.text import Text
 __all__ = ["Cell", "Table", "console"]
 
 Cell: TypeAlias = str | Text
-_GAP = 2
-"""Blanks between two columns."""
+_GAPS = (2, 1)
+"""Blanks between two columns, and where there is little room."""
 _FOLDED = 20
 """Characters below which a column of words is not folded."""
 _LINE = 100
@@ -56,22 +56,22 @@ class Table:
     """Whether a part of the table ends with each row."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        left_out = self._left_out(options.max_width)
+        fit = self._fit(options.max_width)
         if self.title:
             yield Text(self.title, style="table.title")
-        yield self._lists() if left_out is None else self._drawn(left_out)
-        room = [f"Left out for want of room: {', '.join(left_out)}."] if left_out else []
+        yield self._drawn(*fit) if fit else self._lists()
+        room = [f"Left out for want of room: {', '.join(fit[0])}."] if fit and fit[0] else []
         if note := " ".join([self.note, *room]).strip():
             yield Constrain(Text(note, style="table.caption"), _LINE)
 
-    def _left_out(self, width: int) -> list[str] | None:
-        """The columns without which it fits; None: there are none."""
+    def _fit(self, width: int) -> tuple[list[str], int] | None:
+        """The columns without which it fits, and the blanks between the others; None: it does not fit."""
         spare = [title for title in self.spare if title in self.columns]
-        for count in range(len(spare) + 1):
+        for count, gap in itertools.product(range(len(spare) + 1), _GAPS):
             left_out = spare[:count]
-            needed = [self._least(i) + _GAP for i, title in enumerate(self.columns) if title not in left_out]
-            if sum(needed) - _GAP <= width:
-                return left_out
+            needed = [self._least(i) + gap for i, title in enumerate(self.columns) if title not in left_out]
+            if sum(needed) - gap <= width:
+                return left_out, gap
         return None
 
     def _least(self, i: int) -> int:
@@ -87,10 +87,10 @@ class Table:
     def _texts(self, i: int) -> list[str]:
         return [str(row[i]) for row in self.rows]
 
-    def _drawn(self, left_out: Collection[str]) -> Drawn:
+    def _drawn(self, left_out: Collection[str], gap: int) -> Drawn:
         drawn = Drawn(
             box=box.SIMPLE_HEAD,
-            padding=(0, _GAP - 1, 0, 0),  # the box has one blank, too
+            padding=(0, gap - 1, 0, 0),  # the box has one blank, too
             pad_edge=False,
             show_edge=False,
             show_header=any(self.columns),
@@ -110,7 +110,7 @@ class Table:
 
     def _lists(self) -> Drawn:
         """One line for each column of each row."""
-        drawn = Drawn.grid(padding=(0, _GAP, 0, 0))
+        drawn = Drawn.grid(padding=(0, 2, 0, 0))
         drawn.add_column(overflow="fold")
         drawn.add_column(overflow="fold")
         for row in self.rows:
