@@ -91,7 +91,7 @@ def _named(value: Any) -> Any:
 
 def _counted(seeds: Any) -> Any:
     """A number N stands for 0 to N-1."""
-    if isinstance(seeds, bool) or not isinstance(seeds, int | list | tuple):
+    if isinstance(seeds, bool | float | str | Mapping):
         raise ValueError("input should be a number of seeds, or a list of them, such as [0, 1, 2]")
     if isinstance(seeds, int) and not 1 <= seeds <= MOST_WORLDS:
         raise ValueError(f"the number of seeds must be at least 1 and at most {MOST_WORLDS}")

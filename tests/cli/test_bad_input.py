@@ -59,6 +59,8 @@ def test_unknown_names(refused: Refused, setting: str, parts: list[str]) -> None
         (["run", "quickstrat"], ["preset", "'quickstrat'", "known: ", "Did you mean 'quickstart'?"]),
         (["check", "nowhere"], ["preset", "must end in .toml", "'nowhere'"]),
         (["run", "nowhere.toml"], ["cannot read nowhere.toml", "No such file"]),
+        (["run", "[/nowhere].toml"], ["cannot read [/nowhere].toml", "No such file"]),
+        (["show", "/nowhere"], ["/nowhere is not a run folder: there is no such folder; coterie ls runs"]),
         (["check", "folder.toml"], ["cannot read folder.toml", "Is a directory"]),
         (["run"], ["coterie run quickstart"]),
         (["run", "--resume"], ["--resume with --out"]),

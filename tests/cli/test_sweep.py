@@ -73,3 +73,19 @@ def test_interrupted(coterie: Command) -> None:
     assert answer.code == 130
     assert "stopped with 0 of 2 jobs done; everything is saved in sweeps/small" in answer.out
     assert "Continue with: coterie sweep --resume --out sweeps/small" in answer.out
+
+
+def test_interrupted_twice(coterie: Command) -> None:
+    Path("stops_twice.py").write_text(
+        "import signal\nfrom coterie.channels.ideal import Ideal\n\n\n"
+        "class Stops(Ideal):\n"
+        "    def links(self, graph, stream):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "        return super().links(graph, stream)\n"
+    )
+    answer = coterie("sweep", "grid.toml", "--set", "exchange.channel='stops_twice:Stops'", "--cpus", "1")
+    assert (answer.code, answer.err) == (
+        130,
+        "interrupted; continue with: coterie sweep --resume --out sweeps/small\n",
+    )

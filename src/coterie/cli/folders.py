@@ -14,7 +14,7 @@ def found(run: Path) -> Path:
     for folder in (run, Path("runs") / run, Path("sweeps") / run):
         if folder.exists():
             return folder
+    elsewhere = "" if run.is_absolute() else f", nor runs/{run} or sweeps/{run}"
     raise RunError(
-        f"{run} is not a run folder: there is no such folder, nor runs/{run} or sweeps/{run}; "
-        "coterie ls runs lists what there is"
+        f"{run} is not a run folder: there is no such folder{elsewhere}; coterie ls runs lists what there is"
     )

@@ -10,5 +10,6 @@ __all__ = ["starting"]
 def starting(text: str) -> AbstractContextManager[object]:
     """Say in a terminal what is going on, for as long as the block lasts."""
     from rich.console import Console
+    from rich.markup import escape
 
-    return Console(stderr=True).status(f"{text} ...")
+    return Console(stderr=True).status(f"{escape(text)} ...")
