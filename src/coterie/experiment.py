@@ -21,7 +21,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import (
@@ -33,14 +33,17 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from torch import Tensor
 
-from coterie.core.algorithm import Algorithm
-from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.optim import Adam, Sgd
 from coterie.core.registry import build, explain, folded
 from coterie.core.tags import refuse_alike, tag
+
+if TYPE_CHECKING:  # at run time where they are needed: torch takes seconds to load
+    from torch import Tensor
+
+    from coterie.core.algorithm import Algorithm
+    from coterie.core.attack import Attack
 
 __all__ = ["Experiment", "Plugin", "World", "presets"]
 
@@ -83,7 +86,18 @@ class Plugin(BaseModel):
 
 
 def _named(value: Any) -> Any:
+    if not isinstance(value, str | Mapping | BaseModel | Sgd | Adam):
+        raise ValueError('input should be a name, or a table with one, such as { name = "…" }')
     return {"name": value} if isinstance(value, str) else value
+
+
+def _counted(seeds: Any) -> Any:
+    """A number N stands for 0 to N-1."""
+    if isinstance(seeds, bool | float | str | Mapping):
+        raise ValueError("input should be a number of seeds, or a list of them, such as [0, 1, 2]")
+    if isinstance(seeds, int) and not 1 <= seeds <= MOST_WORLDS:
+        raise ValueError(f"the number of seeds must be at least 1 and at most {MOST_WORLDS}")
+    return tuple(range(seeds)) if isinstance(seeds, int) else seeds
 
 
 def _really(kind: str) -> BeforeValidator:
@@ -242,6 +256,8 @@ class Attackers(Plugin):
         """What attackers do, or None."""
         if self.name == NO_ATTACK:
             return None
+        from coterie.core.attack import Attack
+
         built = self.build("attack", "attack")
         if not isinstance(built, Attack):
             raise ConfigError(f"attack: {self.name!r} is not an Attack but {type(built).__name__}")
@@ -249,6 +265,8 @@ class Attackers(Plugin):
 
     def among(self, clients: int, seed: int) -> Tensor:
         """Who attacks, `[M]` bool."""
+        from coterie.core.attack import attackers
+
         return attackers(clients, 0 if self.name == NO_ATTACK else self.share, seed)
 
 
@@ -266,7 +284,7 @@ class Experiment(_Frozen):
 
     name: Annotated[str, AfterValidator(_folder_name)] = "experiment"
     """What the run folder is called."""
-    seeds: tuple[Annotated[Whole, Ge(0), Lt(2**63)], ...] = (0, 1, 2)
+    seeds: Annotated[tuple[Annotated[Whole, Ge(0), Lt(2**63)], ...], BeforeValidator(_counted)] = (0, 1, 2)
     """Every method is run once with each of these; a number N stands for 0 to N-1."""
     methods: dict[str, Annotated[Method, BeforeValidator(_named)]] = {
         n: Method(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")
@@ -299,10 +317,6 @@ class Experiment(_Frozen):
     @classmethod
     def _shorthands(cls, values: Any) -> Any:
         values = dict(values)
-        if isinstance(count := values.get("seeds"), int) and not isinstance(count, bool):
-            if not 1 <= count <= MOST_WORLDS:
-                raise ValueError(f"seeds must be at least 1 and at most {MOST_WORLDS}, got {count}")
-            values["seeds"] = tuple(range(count))
         methods = values.get("methods")
         if isinstance(methods, list | tuple) and all(isinstance(name, str) for name in methods):
             values["methods"] = {name: {} for name in methods}
@@ -359,8 +373,11 @@ class Experiment(_Frozen):
     # Every constructor goes through `parse`, so that every mistake is a ConfigError with a path.
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any]) -> Experiment:
-        """From plain data; unknown keys, wrong types and ranges and unknown names are a ConfigError."""
+    def parse(cls, values: Mapping[str, Any], *, plugins: bool = True) -> Experiment:
+        """From plain data; unknown keys, wrong types and ranges and unknown names are a ConfigError.
+
+        Without `plugins`, those that it names are not looked at, and torch is not loaded.
+        """
         try:
             experiment = cls.model_validate(dict(values))
         except ValidationError as error:
@@ -371,19 +388,22 @@ class Experiment(_Frozen):
                         f"key {'.'.join((*path, key))!r}:", key, _keys(cls, path)
                     ) from None
             raise ConfigError(explain(error, values=values)) from None
-        for world in experiment.worlds():
-            world.experiment._plugins()
-        experiment._searchable()
+        if plugins:
+            for world in experiment.worlds():
+                world.experiment._plugins()
+            experiment._searchable()
         return experiment
 
     @classmethod
-    def load(cls, source: str | Path, overrides: Mapping[str, Any] | None = None) -> Experiment:
-        """From a TOML file or the name of a preset, with `{"train.lr": 0.1}` set on top."""
+    def load(
+        cls, source: str | Path, overrides: Mapping[str, Any] | None = None, *, plugins: bool = True
+    ) -> Experiment:
+        """From a TOML file or the name of a preset, with `{"train.lr": 0.1}` set on top; see `parse`."""
         values = {"methods": cls().plain()["methods"], **_read(source)}
         for path, value in (overrides or {}).items():
             _refuse_misspelt(values, path)
             _put(values, path, value, cls().plain())
-        return cls.parse(values)
+        return cls.parse(values, plugins=plugins)
 
     def replace(self, **overrides: Any) -> Experiment:
         """A changed copy; `__` stands for the dot of a path: `replace(train__lr=0.1)`."""
@@ -463,6 +483,8 @@ class Experiment(_Frozen):
 
     def algorithm(self, label: str) -> Algorithm:
         """The method called `label`, with its options."""
+        from coterie.core.algorithm import Algorithm
+
         method = self.methods[label]
         built = method.build("algorithm", f"methods.{label}")
         if not isinstance(built, Algorithm):
@@ -517,9 +539,9 @@ def presets() -> dict[str, str]:
 def _read(source: str | Path) -> dict[str, Any]:
     if isinstance(source, str) and not source.endswith(".toml"):
         if source not in presets():
-            file = f"{source}.toml"
-            hint = f"; {file} is a file: name it in full" if Path(file).is_file() else ""
-            raise UnknownNameError(f"preset (a file must end in .toml{hint})", source, presets())
+            if Path(file := f"{source}.toml").is_file():
+                raise ConfigError(f"there is no preset {source!r}, but a file: name it in full, {file}")
+            raise UnknownNameError("preset (a file must end in .toml)", source, presets())
         text = (resources.files("coterie") / "presets" / f"{source}.toml").read_text("utf-8")
     else:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,9 +66,10 @@ def run(
                 stop=asked.is_set,
                 checkpoint_every=checkpoint_every,
             )
-        except BaseException:
+        except BaseException as error:
             if report.moved or not resume:  # a run that cannot be resumed stays as it was
                 report.status("failed")
+            error.add_note(f"continue with: coterie run --resume --out {shlex.quote(str(path))}")
             raise
         report.status("done" if finished else "stopped")
         if not finished:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -26,13 +26,13 @@ _SEE = {
 """Where the choices for a key are listed."""
 
 
-def template(name: str) -> str:
-    """Every setting with its default and what it means, as TOML."""
-    experiment = Experiment.parse({"name": name})
-    # The default, 2000, is that of the paper's long runs.
-    fitting = {"FedAvg+": {"switch": round(0.6 * experiment.train.iterations)}}
+def template(name: str, source: str = "quickstart") -> str:
+    """Every setting, as it is in a preset or a TOML file, with its default and what it means, as TOML."""
+    experiment = Experiment.load(source, {"name": name}, plugins=False)
+    plain = experiment.plain()
     lines = [
-        f"# {name}: an experiment for coterie. Every setting is here with its default; delete what you keep.",
+        f"# {name}: an experiment for coterie, begun from {source!r}. Every setting is here, with its",
+        "# default where that is another one; what you keep at its default can be deleted.",
         f"# Check it with `coterie check {name}.toml`, run it with `coterie run {name}.toml`.",
         *_settings(experiment),
         "",
@@ -40,16 +40,18 @@ def template(name: str) -> str:
         '# sharp = { name = "KD-PDFL", step = "softmax", tau = 0.03 }',
         f"# ({_SEE['methods']}; their options: coterie ls algorithms kd-pdfl)",
         "[methods]",
-        *(assignment(label, fitting.get(label, {})) for label in experiment.methods),
+        *(assignment(label, _method(label, options)) for label, options in plain["methods"].items()),
         "",
         "# Settings to compare, each with every method and seed: the path of a key and its values, such as",
         '# "train.lr" = [0.01, 0.05, 0.2]',
         "[grid]",
+        *(assignment(path, values) for path, values in plain["grid"].items()),
         "",
         "# What `coterie tune` tries, as many settings of every method: train.lr, train.personalize_lr,",
         "# train.optimizer or an option of one method, and the values, such as",
         '# "methods.KD-PDFL.tau" = [0.03, 0.1, 0.3]',
         "[search]",
+        *(assignment(path, values) for path, values in plain["search"].items()),
     ]
     for key, section in experiment:
         if isinstance(section, BaseModel) and not isinstance(section, Plugin):
@@ -57,20 +59,26 @@ def template(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _method(label: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in options.items() if (k, v) != ("name", label)}
+
+
 def _settings(section: BaseModel) -> Iterator[str]:
-    plain = section.model_dump(mode="json")
+    plain, defaults = (one.model_dump(mode="json") for one in (section, type(section)()))
     for key, field in type(section).model_fields.items():
-        value = plain[key]
+        value, default = _short(plain[key]), _short(defaults[key])
         if key in ("methods", "grid", "search") or (
-            isinstance(getattr(section, key), BaseModel) and "name" not in value
+            isinstance(getattr(section, key), BaseModel) and "name" not in plain[key]
         ):
             continue
-        see = f" ({_SEE[key]})" if key in _SEE else ""
+        said = [field.description or "", f"({_SEE[key]})" if key in _SEE else ""]
+        if default not in (value, None) and key != "name":
+            said.append(f"Default: {assignment(key, default).partition(' = ')[2]}.")
         yield ""
         yield from textwrap.wrap(
-            f"{field.description or ''}{see}".strip(), 100, initial_indent="# ", subsequent_indent="# "
+            " ".join(filter(None, said)), 100, initial_indent="# ", subsequent_indent="# "
         )
-        yield f"# {key} =" if value is None else assignment(key, _short(value))
+        yield f"# {key} =" if value is None else assignment(key, value)
 
 
 def _short(value: Any) -> Any:

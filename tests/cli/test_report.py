@@ -50,7 +50,11 @@ def test_only_what_coterie_wrote_is_replaced(coterie: Command, refused: Refused,
 
 def test_mistakes(coterie: Command, finished: Path) -> None:
     answer = coterie("report", "nothing")
-    assert (answer.code, answer.err) == (2, "error: nothing is not a run folder: it has no experiment.toml\n")
+    assert (answer.code, answer.err) == (
+        2,
+        "error: nothing is not a run folder: there is no such folder, nor runs/nothing or sweeps/nothing; "
+        "coterie ls runs lists what there is\n",
+    )
     answer = coterie("report", finished, finished)
     assert (answer.code, answer.err) == (2, "error: a run is named twice; name each once\n")
     answer = coterie("report", finished, "-o", "small.toml/x.html")

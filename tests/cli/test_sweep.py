@@ -23,7 +23,9 @@ def test_a_sweep_from_its_grid_to_its_table(coterie: Command) -> None:
     lines = answer.out.splitlines()
     assert lines[:2] == ["small: a sweep over train.batch (2), train.lr (2)", "0 of 2 jobs done"]
     assert "2 of 2 jobs done" in lines
-    assert sum("KD-PDFL [batch=" in line for line in lines) == 4
+    assert any(line.split()[:3] == ["method", "batch", "lr"] for line in lines)
+    rows = [line.split()[:3] for line in lines if line.startswith("KD-PDFL ")]
+    assert rows == [["KD-PDFL", batch, lr] for batch in ("4", "5") for lr in ("0.05", "0.1")]
     assert lines[-1] == "wrote     sweeps/small/table.md"
     assert sorted(p.name for p in Path("sweeps/small").iterdir()) == [
         ".lock",
@@ -35,6 +37,8 @@ def test_a_sweep_from_its_grid_to_its_table(coterie: Command) -> None:
         "table.md",
     ]
     assert coterie("show", "sweeps/small/jobs/001").code == 0, "a job is a run like any other"
+    assert coterie("show", "small") == coterie("show", "sweeps/small"), "found by its name"
+    assert "sweeps/small  a sweep, 2 of 2 jobs done" in coterie("ls", "runs").out
     again = coterie("sweep", "--resume", "--out", "sweeps/small", "--json")
     assert (again.code, json.loads(again.out)) == (0, json.loads(Path("sweeps/small/table.json").read_text()))
     assert "job 001" not in again.err
@@ -69,3 +73,19 @@ def test_interrupted(coterie: Command) -> None:
     assert answer.code == 130
     assert "stopped with 0 of 2 jobs done; everything is saved in sweeps/small" in answer.out
     assert "Continue with: coterie sweep --resume --out sweeps/small" in answer.out
+
+
+def test_interrupted_twice(coterie: Command) -> None:
+    Path("stops_twice.py").write_text(
+        "import signal\nfrom coterie.channels.ideal import Ideal\n\n\n"
+        "class Stops(Ideal):\n"
+        "    def links(self, graph, stream):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "        return super().links(graph, stream)\n"
+    )
+    answer = coterie("sweep", "grid.toml", "--set", "exchange.channel='stops_twice:Stops'", "--cpus", "1")
+    assert (answer.code, answer.err) == (
+        130,
+        "interrupted; continue with: coterie sweep --resume --out sweeps/small\n",
+    )

@@ -148,7 +148,11 @@ def test_a_grid_shows_every_setting(coterie: Command) -> None:
     assert "2 methods x 1 seed x 2 settings" in answer.out
     assert "20/20  " in answer.out
     for name in ("Local [lr=0.1]", "KD-PDFL [lr=0.2]"):
-        assert answer.out.count(name) >= 2  # in the lines on the way and in the table
+        assert name in answer.out.partition("personal %")[0]  # in the lines on the way
+    rows = [line.split()[:2] for line in answer.out.splitlines()]
+    assert ["method", "lr"] in rows
+    for row in (["Local", "0.1"], ["KD-PDFL", "0.1"], ["Local", "0.2"], ["KD-PDFL", "0.2"]):
+        assert row in rows  # in columns of the table
 
 
 def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
@@ -195,7 +199,7 @@ def test_ls_of_a_users_own(coterie: Command) -> None:
     Path("ls_mine.py").write_text('def data(n: int = 3) -> None:\n    "Two lists: [first, second]."\n')
     out = coterie("ls", "datasets", "ls_mine:data").out
     assert "Two lists: [first, second]." in out
-    assert ["n", "3"] in [line.split() for line in out.splitlines()]
+    assert ["n", "3", "whole", "number"] in [line.split() for line in out.splitlines()]
 
 
 def test_ls_shows_a_preset_as_it_is_written(coterie: Command) -> None:
@@ -328,9 +332,9 @@ def test_new_writes_the_defaults_with_what_they_mean(coterie: Command) -> None:
     assert answer.code == 0
     assert "coterie run mine.toml" in answer.out
     text = Path("mine.toml").read_text()
-    defaults = Experiment.parse({"name": "mine"})
-    assert Experiment.load("mine.toml") == defaults.changed({"FedAvg+": {"switch": 600}})
+    assert Experiment.load("mine.toml") == Experiment.load("quickstart").replace(name="mine")
     assert "# T, the number of iterations.\niterations = 1000\n" in text
+    assert "# The size of a local step. Default: 0.05.\nlr = 0.1\n" in text
     for key in ("[train]", "[exchange]", "[population]", "[evaluate]", "[methods]", "[grid]"):
         assert f"\n{key}\n" in text
     assert max(map(len, text.splitlines())) <= 110
@@ -352,6 +356,17 @@ def test_what_new_writes_passes_check(coterie: Command, name: str) -> None:
     assert "4 worlds in 1 batched run, 80 clients" in answer.out
     assert "note: " not in answer.out
     assert "10 classes, a model of 4,810 parameters" in answer.out
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_new_begins_from_any_preset(coterie: Command, preset: str) -> None:
+    assert coterie("new", "mine", "--from", preset).code == 0
+    assert Experiment.load("mine.toml") == Experiment.load(preset).replace(name="mine")
+
+
+def test_new_begins_from_a_file(coterie: Command) -> None:
+    assert coterie("new", "mine", "--from", "small.toml").code == 0
+    assert Experiment.load("mine.toml") == Experiment.load("small.toml").replace(name="mine")
 
 
 def test_new_in_another_folder(coterie: Command) -> None:

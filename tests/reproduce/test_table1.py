@@ -101,4 +101,5 @@ def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     assert "…" not in text
     assert "92.5 ± 3.5" in text
     assert "72.6 ± 63.0" in text
+    assert "Left out" not in text
     assert max(map(len, text.splitlines())) <= 80

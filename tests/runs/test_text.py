@@ -19,7 +19,7 @@ def test_markdown_by_hand(run: Run) -> None:
 
 def test_the_caption_explains(run: Run) -> None:
     text = caption(run.summary())
-    assert "mean over 4 clients and 2 seeds (± is the standard deviation over them)" in text
+    assert "mean over 4 clients and 2 seeds (± is the standard deviation over the seeds)" in text
     assert "2 true groups" in text
     assert "KD-PDFL: left out as diverged: client 3 (seed 1)." in text
     assert "at iteration" not in text

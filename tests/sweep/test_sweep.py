@@ -91,7 +91,10 @@ def test_one_table_across_keys_of_any_kind(tmp_path: Path) -> None:
     assert facts == found.summary()
     assert (facts["state"], facts["jobs"], facts["t"]) == ("done", {"done": 2, "all": 2}, 40)
     text = (found.path / "table.md").read_text()
-    assert text.count("| Local [") == text.count("| KD-PDFL [") == 4
+    assert text.startswith("| method | lr | dtype | batch | personal % |")
+    for row in ("| {} | 0.05 | float32 | 4 |", "| {} | 0.2 | float64 | 4 |"):
+        assert [text.count(row.format(method)) for method in ("Local", "KD-PDFL")] == [1, 1]
+    assert text.count("\n| Local |") == text.count("\n| KD-PDFL |") == 4
 
 
 def test_rows_are_named_apart_across_jobs(tmp_path: Path) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rich import box
-from rich.table import Table
-
 from coterie.runs.files import MARK
+from coterie.terminal import Table
 
 __all__ = ["Sheet", "header", "markdown", "sheet", "terminal"]
 
 Result = Mapping[str, Any]
 _ABSENT = "–"
+_WORDS = ("work", "method")
 
 
 class Sheet(NamedTuple):
@@ -22,6 +21,8 @@ class Sheet(NamedTuple):
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     note: str
+    spare: tuple[str, ...]
+    """The columns that a narrow terminal goes without, the first one first."""
 
 
 def header(result: Result) -> str:
@@ -73,6 +74,7 @@ def _engine(result: Result) -> Sheet:
         "Client-steps per second, exchanges included, and their share of the limit; median of "
         f"{result['pairs']} pairs in turn, ratios from 0.6 to 1.6 are ties. Limit: {found}. Ready after: "
         "from the start of a process to the end of its first round, with nothing compiled yet / once it is.",
+        spare=("ready after s", "memory GB", "limit", "plain loop"),
     )
 
 
@@ -103,6 +105,7 @@ def _exchange(result: Result) -> Sheet:
         rows,
         f"Share of the time that exchanges (with broadcasts) and evaluations take, which happen: {when}. "
         "Rates include both.",
+        spare=("client-steps/s", "evaluation (range)", "exchange (range)"),
     )
 
 
@@ -133,25 +136,19 @@ def _scaling(result: Result) -> Sheet:
         rows,
         "One client of twenty is a star. Memory is the most the process had; added: without what it had "
         f"before there were clients, which for few clients is mostly constant.{left_out}",
+        spare=("models GB", "added / models", "of limit", "memory GB"),
     )
 
 
 def terminal(found: Sheet) -> Table:
     """For rich."""
-    drawn = Table(
-        box=box.SIMPLE_HEAD, caption=found.note, caption_justify="left", show_edge=False, padding=(0, 1)
-    )
-    for column in found.columns:
-        drawn.add_column(column, justify="left" if column in ("work", "method") else "right", no_wrap=True)
-    for row in found.rows:
-        drawn.add_row(*row)
-    return drawn
+    return Table(found.columns, found.rows, note=found.note, words=_WORDS, spare=found.spare)
 
 
 def markdown(result: Result) -> str:
     """The machine, the table and how to read it, to be pasted into a document."""
     found = sheet(result)
-    rule = [":--" if column in ("work", "method") else "--:" for column in found.columns]
+    rule = [":--" if column in _WORDS else "--:" for column in found.columns]
     lines = ["| " + " | ".join(cells) + " |" for cells in (found.columns, rule, *found.rows)]
     day = result["machine"]["date"][:10]
     return f"<!-- {MARK} -->\n{header(result)} ({day})\n\n" + "\n".join(lines) + f"\n\n{found.note}\n"

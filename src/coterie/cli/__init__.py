@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from coterie.cli import (
     bench,
@@ -43,8 +44,22 @@ _EXTRAS = {
 }
 """What each extra brings."""
 
+
+class _Commands(TyperGroup):
+    """All commands; one that is interrupted says so, and how to go on if it knows."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            notes = getattr(error, "__notes__", [])
+            typer.secho("; ".join(["interrupted", *notes[-1:]]), fg="red", err=True)
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="coterie",
+    cls=_Commands,
     help=(
         "Personalised federated learning with no server: every peer learns whom to listen to.\n\n"
         "Start with: [bold]coterie run quickstart[/bold]"
@@ -96,9 +111,6 @@ def main() -> None:
             "this needs more memory than there is; use fewer or smaller data.clients, data.sizes, "
             f"train.batch, model, methods or seeds ({str(error).partition(chr(10))[0] or 'out of memory'})"
         )
-    except KeyboardInterrupt:
-        typer.secho("interrupted", fg="red", err=True)
-        sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe went away, as `coterie ls | head` does
         sys.stderr.close()
         sys.exit(0)

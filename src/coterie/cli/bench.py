@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from coterie.cli.options import Json
+from coterie.cli.starting import starting
 
 __all__ = ["bench"]
 
@@ -72,8 +73,9 @@ def engine(
 
       coterie bench engine --device cuda --clients 10000 --work W1
     """
-    from coterie.bench.timing import Settings
-    from coterie.bench.versus import versus
+    with starting("getting ready"):
+        from coterie.bench.timing import Settings
+        from coterie.bench.versus import versus
 
     how = Settings(pairs, seconds, device, "off" if eager else "auto", start)
     _conduct(lambda numbers, say: versus(numbers, how, say), "engine", work, clients, device, as_json, out)
@@ -93,8 +95,9 @@ def exchange(
 
     Example:  coterie bench exchange --work W1 --clients 500
     """
-    from coterie.bench.exchange import exchange as measure
-    from coterie.bench.timing import Settings
+    with starting("getting ready"):
+        from coterie.bench.exchange import exchange as measure
+        from coterie.bench.timing import Settings
 
     how = Settings(pairs, 0, device, "off" if eager else "auto")
     _conduct(lambda numbers, say: measure(numbers, how, say), "exchange", work, clients, device, as_json, out)
@@ -115,8 +118,9 @@ def scaling(
 
     Example:  coterie bench scaling --work W1 --clients 100,1000,10000 --out scaling.json
     """
-    from coterie.bench.scaling import scaling as measure
-    from coterie.bench.timing import Settings
+    with starting("getting ready"):
+        from coterie.bench.scaling import scaling as measure
+        from coterie.bench.timing import Settings
 
     how = Settings(pairs, seconds, device, "off" if eager else "auto")
     _conduct(lambda numbers, say: measure(numbers, how, say), "scaling", work, clients, device, as_json, out)
@@ -134,6 +138,7 @@ def _conduct(
 
     from rich.console import Console
 
+    from coterie import terminal as screen
     from coterie.bench.sheet import header, sheet, terminal
 
     numbers = _numbers(work, clients, (_GPU if device.startswith("cuda") else _CPU)[what])
@@ -150,8 +155,8 @@ def _conduct(
     if as_json:
         typer.echo(json.dumps(result, indent=2))
     else:
-        console = Console(highlight=False, markup=False)
-        console.print(header(result), soft_wrap=True)
+        console = screen.console()
+        console.print(header(result), soft_wrap=True, markup=False)
         console.print()
         console.print(terminal(sheet(result)))
     for path in _write(result, out):

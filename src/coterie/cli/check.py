@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from coterie.cli.options import Data, Sets
+from coterie.cli.options import Data, Json, Sets
 from coterie.cli.settings import overrides
+from coterie.cli.starting import starting
 
 __all__ = ["check"]
 
@@ -16,22 +17,39 @@ def check(
     experiment: Annotated[str, typer.Argument(metavar="FILE.toml | PRESET", help="What to check.")],
     sets: Sets = None,
     data: Data = None,
+    as_json: Json = False,
 ) -> None:
     """Check an experiment without running it: settings, data, and one step of the model with each method.
 
     Example:  coterie check mine.toml
     """
-    from coterie.engine.preparation import prepare
-    from coterie.experiment import Experiment
+    import json
 
-    chosen = Experiment.load(experiment, overrides(sets or []))
-    _, worlds, federations, stacks = plan = prepare(chosen, data)
-    for text in plan.idle():
-        typer.echo(f"note: {text}")
+    changes = overrides(sets or [])
+    with starting(f"checking {experiment}"):
+        from coterie.engine.preparation import prepare
+        from coterie.experiment import Experiment
+
+        chosen = Experiment.load(experiment, changes)
+        _, worlds, federations, stacks = plan = prepare(chosen, data)
     sizes = [int(n) for f in federations for n in f.train.count]
-    parameters = sum(p.numel() for p in stacks[0].task.model.parameters())
+    found: dict[str, Any] = {
+        "name": chosen.name,
+        "worlds": len(worlds),
+        "runs": len(stacks),
+        "clients": sum(s.size for s in stacks),
+        "train": [min(sizes), max(sizes)],
+        "classes": list(federations[0].classes),
+        "parameters": sum(p.numel() for p in stacks[0].task.model.parameters()),
+        "notes": plan.idle(),
+    }
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for text in found["notes"]:
+        typer.echo(f"note: {text}")
     typer.echo(
         f"{experiment} is sound: {len(worlds)} worlds in {len(stacks)} batched run{'s'[: len(stacks) != 1]}, "
-        f"{sum(s.size for s in stacks)} clients with {min(sizes)} to {max(sizes)} training samples, "
-        f"{len(federations[0].classes)} classes, a model of {parameters:,} parameters"
+        f"{found['clients']} clients with {min(sizes)} to {max(sizes)} training samples, "
+        f"{len(found['classes'])} classes, a model of {found['parameters']:,} parameters"
     )

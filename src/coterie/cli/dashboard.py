@@ -53,7 +53,11 @@ def dashboard(
     """
     import webbrowser
 
+    from coterie.core.errors import RunError
     from coterie.dashboard.server import prepare
+
+    if not runs.exists() and runs != Path("runs"):  # which is there from the first run on
+        raise RunError(f"{runs}: no such folder; name the one that holds the run folders")
 
     def show(shelf: Shelf | Path, page: str = "") -> None:
         served = prepare(shelf, host, port, token)

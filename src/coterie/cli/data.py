@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from coterie.cli.options import Json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -37,29 +39,41 @@ Root = Annotated[
 
 
 @data.command()
-def ls(root: Root = None) -> None:
+def ls(root: Root = None, as_json: Json = False) -> None:
     """List the data sets: here or not, how large, where they lie or would lie, what they are, whose they are.
 
     This looks at names and sizes only; `coterie data verify` looks inside.
 
     Example:  coterie data ls
     """
-    from rich.console import Console
-    from rich.table import Table
+    import json
 
+    from coterie import terminal
     from coterie.datasets._catalogue import CATALOGUE
 
-    table = Table("name", "", "size", "where", "what", box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for entry in CATALOGUE.values():
-        size = sum(file.size or 0 for file in entry.files)
-        table.add_row(entry.name, _state(entry, root), _megabytes(size), str(entry.place(root)), entry.about)
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = 1000  # one line each, for grep
-    console.print(table)
-    for terms in dict.fromkeys(entry.terms for entry in CATALOGUE.values()):
-        names = [entry.name for entry in CATALOGUE.values() if entry.terms == terms]
-        console.print(f"\n{', '.join(names)}: {terms}", style="dim")
+    found: dict[str, dict[str, Any]] = {
+        entry.name: {
+            "state": _state(entry, root),
+            "size": sum(file.size or 0 for file in entry.files),
+            "where": str(entry.place(root)),
+            "what": entry.about,
+            "terms": entry.terms,
+        }
+        for entry in CATALOGUE.values()
+    }
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    columns = ("name", "state", "size", "where", "what")
+    rows = [
+        (name, one["state"], _megabytes(one["size"]), one["where"], one["what"])
+        for name, one in found.items()
+    ]
+    console = terminal.console(lines=True)
+    console.print(terminal.Table(columns, rows, words=("name", "state", "where", "what")))
+    for terms in dict.fromkeys(one["terms"] for one in found.values()):
+        names = [name for name, one in found.items() if one["terms"] == terms]
+        console.print(f"\n{', '.join(names)}: {terms}", style="dim", markup=False, soft_wrap=True)
 
 
 @data.command()

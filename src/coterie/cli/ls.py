@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from coterie.cli.options import Json
+from coterie.cli.starting import starting
 
 __all__ = ["ls"]
 
@@ -21,6 +25,7 @@ def ls(
         ),
     ] = None,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show the options of this one.")] = None,
+    as_json: Json = False,
 ) -> None:
     """List what there is, one line each; with a name, its options.
 
@@ -38,63 +43,87 @@ def ls(
     kinds = {folder: singular for singular, folder in KINDS.items()}
     folders = [*kinds, "presets", "runs"]
     if kind is None:
-        for folder in folders[:-1]:
-            _list(folder, _lines(folder))
+        _all(folders[:-1], as_json)
         return
     asked = next((f for f in folders if kind.lower() in (f, f.removesuffix("s"), kinds.get(f))), None)
     if asked is None:
         raise UnknownNameError("kind", kind, folders)
     if name is None:
-        _list(asked, _lines(asked))
+        _all([asked], as_json)
     elif asked in kinds:
-        _options(kinds[asked], _plugin(kinds[asked], name))
+        _options(kinds[asked], name, as_json)
     elif asked == "presets":
-        _preset(name)
+        _preset(name, as_json)
     else:
         from coterie.cli.show import show
 
-        show(Path(name))
+        show(Path(name), as_json)
 
 
-def _lines(folder: str) -> dict[str, str]:
-    from coterie.core.registry import KINDS, describe, known
+def _all(folders: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({folder: _found(folder) for folder in folders}, indent=2))
+        return
+    for folder in folders:
+        typer.secho(folder, bold=True)
+        lines = [
+            (name, one if isinstance(one, str) else _progress(one)) for name, one in _found(folder).items()
+        ]
+        _print(("", ""), lines or [("none yet", "start one with: coterie run quickstart")])
+        typer.echo()
+
+
+def _found(folder: str) -> dict[str, Any]:
+    """What each is, by its name: its first line, or how far a run has come."""
+    from coterie.core.registry import KINDS, listed
     from coterie.experiment import presets
 
     if folder == "presets":
         return presets()
     if folder == "runs":
-        return {
-            str(p.parent): _progress(p.parent) for p in sorted(Path("runs").glob("*/experiment.toml"))
-        } or {"none yet": "start one with: coterie run quickstart"}
-    kind = next(singular for singular, plural in KINDS.items() if plural == folder)
-    return {name: describe(plugin) for name, plugin in known(kind).items()}
+        runs = sorted(Path("runs").glob("*/experiment.toml"))
+        sweeps = sorted(Path("sweeps").glob("*/manifest.json"))
+        return {str(file.parent): _status(file.parent) for file in (*runs, *sweeps)}
+    return listed(next(singular for singular, plural in KINDS.items() if plural == folder))
 
 
-def _progress(folder: Path) -> str:
+def _status(folder: Path) -> dict[str, Any]:
     from coterie.core.errors import RunError
     from coterie.runs import Run
+    from coterie.sweep.reading import Sweep
 
     try:
+        if Sweep.there(folder):
+            done = [job.state == "done" for job in Sweep(folder).jobs]
+            return {"jobs": {"done": sum(done), "all": len(done)}}
         run = Run(folder)
-        status, way_on = run.status, run.way_on
-        said = f"{status['state']}, iteration {status['t']} of {status['iterations']}"
-        return f"{said}; continue with: {way_on}" if way_on else said
+        return {**run.status, "way_on": run.way_on}
     except (RunError, KeyError, TypeError) as error:
-        return f"damaged: {error}"
+        return {"damaged": str(error)}
+
+
+def _progress(status: Mapping[str, Any]) -> str:
+    if "damaged" in status:
+        return f"damaged: {status['damaged']}"
+    if "jobs" in status:
+        return f"a sweep, {status['jobs']['done']} of {status['jobs']['all']} jobs done"
+    said = f"{status['state']}, iteration {status['t']} of {status['iterations']}"
+    return f"{said}; continue with: {status['way_on']}" if status["way_on"] else said
 
 
 def _plugin(kind: str, name: str) -> Any:
     from coterie.core.errors import ConfigError
     from coterie.core.registry import find, own_code
 
-    with own_code(f"{kind} {name!r} cannot be imported"):
+    with starting(f"reading {name}"), own_code(f"{kind} {name!r} cannot be imported"):
         found = find(kind, name)
     if not callable(found):
         raise ConfigError(f"{kind} {name!r} must be a class or a function, got {type(found).__name__}")
     return found
 
 
-def _preset(name: str) -> None:
+def _preset(name: str, as_json: bool) -> None:
+    import tomllib
     from importlib import resources
 
     from coterie.core.errors import UnknownNameError
@@ -102,35 +131,32 @@ def _preset(name: str) -> None:
 
     if name not in presets():
         raise UnknownNameError("preset", name, presets())
-    typer.echo((resources.files("coterie") / "presets" / f"{name}.toml").read_text("utf-8").rstrip())
+    text = (resources.files("coterie") / "presets" / f"{name}.toml").read_text("utf-8").rstrip()
+    typer.echo(json.dumps(tomllib.loads(text), indent=2) if as_json else text)
 
 
-def _list(title: str, lines: dict[str, str]) -> None:
-    typer.secho(title, bold=True)
-    _columns([], lines.items())
-    typer.echo()
-
-
-def _options(kind: str, plugin: Any) -> None:
+def _options(kind: str, name: str, as_json: bool) -> None:
     from coterie.core.registry import describe, options
 
-    typer.echo(f"{typer.style(kind, bold=True)}  {describe(plugin)}")
+    plugin = _plugin(kind, name)
     found = [] if kind == "distance" else options(plugin)  # what it compares is no option
+    if as_json:
+        facts = {"kind": kind, "about": describe(plugin), "options": [o._asdict() for o in found]}
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    _print(("", ""), [(kind, describe(plugin))])
     if found:
-        _columns(["option", "default", ""], found)
+        _print(("option", "default", "values", "meaning"), found)
     else:
         typer.echo("  no options")
 
 
-def _columns(header: list[str], rows: Iterable[Iterable[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _print(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """One line each in a pipe, for grep."""
+    from rich.padding import Padding
     from rich.text import Text
 
-    table = Table(*header, box=None, show_header=bool(header), header_style="dim", padding=(0, 2, 0, 2))
-    for first, *rest in rows:
-        table.add_row(Text(first, style="cyan", no_wrap=True), *map(Text, rest))
-    console = Console()
-    if not console.is_terminal:
-        console.width = 1000  # one line each, for grep
-    console.print(table)
+    from coterie.terminal import Table, console
+
+    table = Table(columns, [(Text(first, "cyan"), *rest) for first, *rest in rows], words=columns)
+    console(lines=True).print(Padding(table, (0, 0, 0, 2), expand=False))

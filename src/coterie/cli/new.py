@@ -15,16 +15,23 @@ def new(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The experiment's name; NAME.toml is written here.")
     ],
+    source: Annotated[
+        str, typer.Option("--from", metavar="PRESET | FILE.toml", help="The experiment to begin from.")
+    ] = "quickstart",
 ) -> None:
     """Write NAME.toml, an experiment with every setting, its default and what it means.
 
-    Example:  coterie new mine && coterie run mine.toml
+    Examples:
+
+      coterie new mine && coterie run mine.toml
+
+      coterie new skewed --from label-skew     (coterie ls presets)
     """
     from coterie.core.errors import RunError
     from coterie.template import template
 
     path = Path(f"{name.removesuffix('.toml')}.toml")
-    text = template(path.name.removesuffix(".toml"))
+    text = template(path.name.removesuffix(".toml"), source)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

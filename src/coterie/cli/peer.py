@@ -62,9 +62,9 @@ def status(
     import json
     import time
 
-    from rich.console import Console
     from rich.live import Live
 
+    from coterie import terminal
     from coterie.cli.peer_table import table
     from coterie.peer.watch import status as fetched
 
@@ -72,7 +72,7 @@ def status(
     if as_json:
         typer.echo(json.dumps(first, indent=2))
         return
-    console = Console()
+    console = terminal.console()
     if once or not console.is_terminal:
         console.print(table(first))
         return

@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
+
+from coterie.terminal import Table
 
 __all__ = ["percent", "table"]
 
@@ -26,25 +27,29 @@ def table(status: Mapping[str, Any]) -> RenderableType:
         f"{status['bytes_sent'] / 1e6:.1f} MB sent\n"
         f"accuracy {percent(evaluated.get('personal'))} personal, {percent(evaluated.get('global'))} global"
     )
-    drawn = Table()
-    for title in ("member", "address", "state"):
-        drawn.add_column(title, no_wrap=True)
-    for title in ("weight", "last heard", "pulled", "pushed", "refused"):
-        drawn.add_column(title, justify="right")
+    rows = []
     for member in status["members"]:
         outcomes: Mapping[str, int] = member["outcomes"]
         refused = sum(n for what, n in outcomes.items() if what.startswith("refused"))
         state = member["state"]
-        drawn.add_row(
-            escape(member["id"]),
-            escape(member["address"]),
-            f"[{_STYLES.get(state, 'default')}]{escape(state)}",
-            "–" if member["weight"] is None else f"{member['weight']:.3f}",
-            "never" if member["heard"] is None else f"{member['heard']:.0f} s ago",
-            str(outcomes.get("pulled", 0)),
-            str(outcomes.get("pushed", 0)),
-            str(refused),
+        rows.append(
+            (
+                member["id"],
+                member["address"],
+                Text(state, _STYLES.get(state, "default")),
+                "–" if member["weight"] is None else f"{member['weight']:.3f}",
+                "never" if member["heard"] is None else f"{member['heard']:.0f} s ago",
+                str(outcomes.get("pulled", 0)),
+                str(outcomes.get("pushed", 0)),
+                str(refused),
+            )
         )
+    drawn = Table(
+        ("member", "address", "state", "weight", "last heard", "pulled", "pushed", "refused"),
+        rows,
+        words=("member", "address", "state"),
+        spare=("pulled", "pushed", "refused", "address"),
+    )
     nobody = Text("nobody else is known yet; if a seed does not answer, the log says so", style="yellow")
     parts: list[RenderableType] = [Text.from_markup(head), drawn if status["members"] else nobody]
     if status["refusals"]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from rich.columns import Columns
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import (
@@ -57,8 +58,8 @@ def _rate(steps: int, seconds: float) -> str:
     )
 
 
-def _scores(accuracy: Mapping[str, float]) -> str:
-    return "  ".join(f"{name} {value:.1%}" for name, value in accuracy.items())
+def _scores(accuracy: Mapping[str, float]) -> list[str]:
+    return [f"{name} {value:.1%}" for name, value in accuracy.items()]
 
 
 class _Bar:
@@ -69,14 +70,14 @@ class _Bar:
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            *([TimeElapsedColumn()] if console.width >= 60 else []),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[rate]}"),
+            *([TextColumn("{task.fields[rate]}")] if console.width >= 80 else []),
             console=console,
         )
         self.task: TaskID = self.bar.add_task("starting", total=None, rate="")
-        self.scores = Text("", style="cyan")
+        self.scores = Columns(padding=(0, 2))
         self.live = Live(Group(self.bar, self.scores), console=console, refresh_per_second=8, transient=True)
         self.steps, self.began = 0, 0.0
 
@@ -95,7 +96,8 @@ class _Bar:
         self.bar.update(self.task, description="learning", completed=done, total=total, rate=rate)
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        self.scores.plain = f"accuracy so far  {_scores(accuracy)}"
+        self.scores.title = Text("accuracy so far", justify="left")
+        self.scores.renderables = [Text(score, "cyan", overflow="fold") for score in _scores(accuracy)]
 
 
 class _Lines:
@@ -121,7 +123,7 @@ class _Lines:
             self._say(f"{done}/{total}  {rate}  {self.scores}")
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        self.scores = _scores(accuracy)
+        self.scores = "  ".join(_scores(accuracy))
 
     def _say(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)

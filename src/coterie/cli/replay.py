@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.options import Data
+from coterie.cli.starting import starting
 
 __all__ = ["replay"]
 
@@ -30,15 +31,16 @@ def replay(
 
     Example:  coterie swarm --out runs/swarm && coterie replay runs/swarm
     """
-    from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
+    from coterie import terminal
     from coterie.core.errors import ConfigError
-    from coterie.replay import replay as again
 
     if missing := [str(folder) for folder in logs if not folder.is_dir()]:
         raise ConfigError(f"{', '.join(missing)}: no such folder; name the state folders of peers")
-    console = Console()
+    with starting("reading the journals"):
+        from coterie.replay import replay as again
+    console = terminal.console()
     with console.status("computing again") as shown:
         found = again(
             logs,
@@ -46,27 +48,29 @@ def replay(
             lambda peer, done, rows: shown.update(f"computing again: {peer} {done}/{rows}"),
             tolerance,
         )
-    table = Table(title="replay", title_justify="left")
-    table.add_column("peer")
-    for title in ("lives", "t", "steps", "wakes", "adopted", "model", "graph", "agrees"):
-        table.add_column(title, justify="right")
-    for one in found:
-        table.add_row(
+    rows = [
+        (
             one.peer,
             str(one.lives),
             str(one.t),
             str(one.steps),
             str(one.wakes),
             str(one.adoptions),
-            *("never saved", "–") if one.version is None else (f"{one.model:.0e}", f"{one.graph:.0e}"),
-            "[green]yes" if one.agrees else "[bold red]no",
+            *(("never saved", "–") if one.version is None else (f"{one.model:.0e}", f"{one.graph:.0e}")),
+            Text("yes", "green") if one.agrees else Text("no", "bold red"),
         )
-    console.print(table)
-    console.print(
-        f"model and graph: the largest difference between what a peer saved and what the simulator computes; "
-        f"at most {found[0].tolerance:g} of the larger number (or of one) is agreement",
-        highlight=False,
+        for one in found
+    ]
+    table = terminal.Table(
+        ("peer", "lives", "t", "steps", "wakes", "adopted", "model", "graph", "agrees"),
+        rows,
+        title="replay",
+        note=f"model and graph: the largest difference between what a peer saved and what the simulator "
+        f"computes; at most {found[0].tolerance:g} of the larger number (or of one) is agreement",
+        words=("peer",),
+        spare=("wakes", "adopted", "lives", "steps"),
     )
+    console.print(table)
     if all(one.agrees for one in found):
         return
     if parted := [(one.parted, one.peer) for one in found if one.parted is not None]:
@@ -76,6 +80,5 @@ def replay(
             f"the {where.what} is off by {where.apart:.0e}; {where.after} exchanges before agree. In "
             "float32 rounding comes to that after thousands of steps, once an input of ReLU is all but zero; "
             'peers with dtype = "float64" tell it from a fault.',
-            highlight=False,
         )
     raise typer.Exit(1)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.options import Data, Device, Json
+from coterie.cli.starting import starting
 
 __all__ = ["reproduce"]
 
@@ -61,16 +62,17 @@ def reproduce(
 
       coterie reproduce table1 --resume     (after Ctrl-C, a crash or a power cut)
     """
-    from rich.console import Console
-
-    from coterie.cli.progress import progress
+    from coterie import terminal
     from coterie.cli.stopped import leave
-    from coterie.reproduce.reproduction import reproduce as carry_out
-    from coterie.reproduce.sheets import terminal
     from coterie.runs.files import encode
-    from coterie.simulation import Stopped
 
-    console = Console(stderr=as_json)
+    with starting(f"reading {target}"):
+        from coterie.cli.progress import progress
+        from coterie.reproduce import sheets
+        from coterie.reproduce.reproduction import reproduce as carry_out
+        from coterie.simulation import Stopped
+
+    console = terminal.console(stderr=as_json)
     try:
         report = carry_out(
             target,
@@ -85,7 +87,7 @@ def reproduce(
             stars=stars,
             view=lambda experiment: progress(console, experiment),
         )
-    except Stopped as stopped:
+    except (Stopped, KeyboardInterrupt) as stopped:
         leave(console, stopped, [*(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
     if as_json:
         typer.echo(encode(report.values, indent=2), nl=False)
@@ -93,7 +95,7 @@ def reproduce(
     for header in report.headers:
         console.print(header, highlight=False, markup=False, soft_wrap=True)
     for sheet in report.sheets:
-        console.print(terminal(sheet))
+        console.print(sheets.terminal(sheet), "")
     if report.values["left_out"]:
         console.print(
             f"left out, for its files are not there: {', '.join(report.values['left_out'])}", style="yellow"

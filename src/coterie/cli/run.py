@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data, Device, Seeds, Sets
+from coterie.cli.options import Data, Device, Json, Seeds, Sets
 from coterie.cli.settings import overrides
+from coterie.cli.starting import starting
 
 __all__ = ["run"]
 
@@ -30,6 +31,7 @@ def run(
     checkpoint: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Save a checkpoint this often.")
     ] = 30.0,
+    as_json: Json = False,
 ) -> None:
     """Run an experiment: all methods and seeds in one batched run, then a table and pictures.
 
@@ -43,16 +45,12 @@ def run(
 
       coterie run --resume --out runs/big     (after Ctrl-C, a crash or a power cut)
     """
-    from rich.console import Console
-
-    from coterie.cli.progress import progress
+    from coterie import terminal
     from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
-    from coterie.experiment import Experiment
     from coterie.runs import Run
+    from coterie.runs.files import encode
     from coterie.runs.text import table
-    from coterie.simulation import Stopped
-    from coterie.simulation import run as simulate
 
     if experiment is None:
         if not (resume and out):
@@ -62,8 +60,14 @@ def run(
         experiment = str(Run(out).path / "experiment.toml")
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
-    chosen = Experiment.load(experiment, changes)
-    console = Console()
+    with starting(f"reading {experiment}"):
+        from coterie.cli.progress import progress
+        from coterie.experiment import Experiment
+        from coterie.simulation import Stopped
+        from coterie.simulation import run as simulate
+
+        chosen = Experiment.load(experiment, changes)
+    console = terminal.console(stderr=as_json)
     try:
         with progress(console, chosen) as shown:
             result = simulate(
@@ -77,7 +81,10 @@ def run(
             )
     except Stopped as stopped:
         leave(console, stopped, ["run", "--resume", "--out", str(stopped.path)])
-    console.print(table(result.summary()))
-    typer.echo(f"results   {result.path}")
+    if as_json:
+        typer.echo(encode(result.summary(), indent=2), nl=False)
+    else:
+        console.print(table(result.summary()))
+    typer.echo(f"results   {result.path}", err=as_json)
     for picture in sorted((result.path / "plots").glob("*.png")):
-        typer.echo(f"picture   {picture}")
+        typer.echo(f"picture   {picture}", err=as_json)

@@ -15,7 +15,8 @@ __all__ = ["show"]
 
 def show(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run or a sweep, or its name under runs/.")
+        Path,
+        typer.Argument(metavar="RUN", help="A folder of a run or a sweep, or its name in runs/ or sweeps/."),
     ],
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
@@ -28,8 +29,7 @@ def show(
 
       coterie show quickstart --json | jq '.methods["KD-PDFL"].personal.mean'
     """
-    from rich.console import Console
-
+    from coterie import terminal
     from coterie.cli.folders import found
     from coterie.core.errors import ConfigError
     from coterie.runs import Run, text
@@ -45,6 +45,6 @@ def show(
     elif markdown:
         typer.echo(text.markdown(summary))
     else:
-        Console().print(text.table(summary))
+        terminal.console().print(text.table(summary))
         if isinstance(one, Run) and one.way_on:
             typer.echo(f"continue with: {one.way_on}")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["leave"]
 
 
-def leave(console: Console, stopped: Exception, again: Sequence[str]) -> NoReturn:
+def leave(console: Console, stopped: BaseException, again: Sequence[str]) -> NoReturn:
     """Say so, and exit as an interrupted command does."""
     console.print(
-        f"{stopped}.\nContinue with: {shlex.join(['coterie', *again])}",
+        f"{str(stopped) or 'interrupted'}.\nContinue with: {shlex.join(['coterie', *again])}",
         style="yellow",
         highlight=False,
         markup=False,

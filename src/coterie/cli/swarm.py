@@ -12,6 +12,7 @@ import typer
 
 from coterie.cli.options import Data, Sets
 from coterie.cli.settings import overrides
+from coterie.cli.starting import starting
 
 __all__ = ["swarm"]
 
@@ -54,18 +55,20 @@ def swarm(
 
       coterie swarm -n 4 --preset mixture --iterations 200 --set exchange.loss=0.2
     """
-    from rich.console import Console
-
-    from coterie.cli.swarm_progress import progress
+    from coterie import terminal
     from coterie.core.errors import ConfigError, UnknownNameError
-    from coterie.experiment import Experiment
     from coterie.runs import free_name
     from coterie.runs.text import table
     from coterie.stopping import asked_to_stop
-    from coterie.swarm import swarm as fly
 
     changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "grid": {}, "name": "swarm"}
-    chosen = Experiment.load(preset, {**changes, **overrides(sets or [])})
+    changes |= overrides(sets or [])
+    with starting(f"reading {preset}"):
+        from coterie.cli.swarm_progress import progress
+        from coterie.experiment import Experiment
+        from coterie.swarm import swarm as fly
+
+        chosen = Experiment.load(preset, changes)
     if chosen.grid or len(chosen.seeds) > 1:
         raise ConfigError(
             "a swarm is one run: one setting, one seed; leave out --set grid=…, and name one seed, such as "
@@ -73,7 +76,7 @@ def swarm(
         )
     if method not in chosen.methods:
         raise UnknownNameError(f"method of {preset}", method, chosen.methods)
-    console = Console()
+    console = terminal.console()
     folder = out or free_name(Path("runs") / "swarm")
     with contextlib.ExitStack() as beside:
         page = beside.enter_context(_page(folder, chosen.data.clients, port)) if dashboard else None

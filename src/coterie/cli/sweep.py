@@ -9,6 +9,7 @@ import typer
 
 from coterie.cli.options import Device, Json, Seeds, Sets
 from coterie.cli.settings import overrides
+from coterie.cli.starting import starting
 
 __all__ = ["sweep"]
 
@@ -62,17 +63,14 @@ def sweep(
 
       coterie sweep --resume --out sweeps/sizes     (after Ctrl-C, a crash or a power cut)
     """
-    from rich.console import Console
+    from rich.markup import escape
 
+    from coterie import terminal
     from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
     from coterie.runs.files import encode
     from coterie.runs.text import table
-    from coterie.sweep.conduct import SweepStopped
-    from coterie.sweep.conduct import sweep as conduct
-    from coterie.sweep.grid import read
     from coterie.sweep.reading import Sweep
-    from coterie.sweep.view import view
 
     if grid is None:
         if not (resume and out):
@@ -80,10 +78,16 @@ def sweep(
         grid = str(Sweep(out).path / "sweep.toml")
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
-    chosen = read(grid, changes)
-    console = Console(stderr=as_json)
+    with starting(f"reading {grid}"):
+        from coterie.sweep.conduct import SweepStopped
+        from coterie.sweep.conduct import sweep as conduct
+        from coterie.sweep.grid import read
+        from coterie.sweep.view import view
+
+        chosen = read(grid, changes)
+    console = terminal.console(stderr=as_json)
     keys = ", ".join(f"{path} ({len(values)})" for path, values in chosen.keys.items())
-    console.print(f"[bold]{chosen.base.name}[/bold]: a sweep over {keys}", highlight=False)
+    console.print(f"[bold]{chosen.base.name}[/bold]: a sweep over {escape(keys)}")
     try:
         with view(console) as shown:
             found = conduct(

@@ -10,13 +10,14 @@ import typer
 
 from coterie.cli.options import Data, Device, Json, Sets
 from coterie.cli.settings import overrides
+from coterie.cli.starting import starting
 
 __all__ = ["tune"]
 
 
 def tune(
     experiment: Annotated[
-        str, typer.Argument(metavar="FILE.toml | PRESET", help="What to tune; its [search] says over what.")
+        str, typer.Argument(metavar="FILE.toml | PRESET", help="What to tune; its \\[search] says over what.")
     ],
     budget: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try of every method.")],
     seeds: Annotated[
@@ -47,17 +48,18 @@ def tune(
     """
     import json
 
-    from rich.console import Console
-
-    from coterie.cli.progress import progress
-    from coterie.experiment import Experiment
-    from coterie.tuning import report
-    from coterie.tuning import tune as search
+    from coterie import terminal
 
     changes = overrides(sets or []) | ({"device": device} if device is not None else {})
-    chosen = Experiment.load(experiment, changes)
+    with starting(f"reading {experiment}"):
+        from coterie.cli.progress import progress
+        from coterie.experiment import Experiment
+        from coterie.tuning import report
+        from coterie.tuning import tune as search
+
+        chosen = Experiment.load(experiment, changes)
     to = report.places(chosen.name, out, write)
-    console = Console(stderr=as_json)
+    console = terminal.console(stderr=as_json)
     console.print(f"tuning with {budget} settings of every method", highlight=False)
     try:
         with progress(console, chosen.replace(seeds=seeds, search={})) as shown:
@@ -69,7 +71,7 @@ def tune(
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     for table in () if as_json else report.tables(found):
-        console.print(table)
+        console.print(table, "")
     report.write(found, facts, to)
     for what, path in to._asdict().items():
         typer.echo(f"{what:10}  {path}", err=as_json)

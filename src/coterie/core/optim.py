@@ -7,14 +7,15 @@ SGD: $v \leftarrow m v + g + \lambda\theta,\; \theta \leftarrow \theta - \eta v$
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-import torch
 from annotated_types import Ge, Gt, Lt
 from pydantic import Strict
-from torch import Tensor
 
-from coterie.core.types import Tensors
+if TYPE_CHECKING:  # an experiment is read before torch is loaded
+    from torch import Tensor
+
+    from coterie.core.types import Tensors
 
 __all__ = ["Adam", "Optimizer", "Sgd"]
 
@@ -30,7 +31,7 @@ class Sgd:
     def init(self, params: Tensors) -> Tensors:
         if self.momentum == 0:
             return {}
-        return {f"velocity.{k}": torch.zeros_like(p) for k, p in params.items()}
+        return {f"velocity.{k}": p.new_zeros(p.shape) for k, p in params.items()}
 
     def step(self, params: Tensors, grads: Tensors, optim: Tensors, lr: Tensor) -> tuple[Tensors, Tensors]:
         if self.weight_decay:
@@ -53,7 +54,7 @@ class Adam:
 
     def init(self, params: Tensors) -> Tensors:
         some = next(iter(params.values()))
-        moments = {f"{m}.{k}": torch.zeros_like(p) for m in ("first", "second") for k, p in params.items()}
+        moments = {f"{m}.{k}": p.new_zeros(p.shape) for m in ("first", "second") for k, p in params.items()}
         return {"steps": some.new_zeros(()), **moments}
 
     def step(self, params: Tensors, grads: Tensors, optim: Tensors, lr: Tensor) -> tuple[Tensors, Tensors]:
@@ -65,7 +66,7 @@ class Adam:
             v = self.beta2 * optim[f"second.{k}"] + (1 - self.beta2) * g * g
             out[f"first.{k}"], out[f"second.{k}"] = m, v
             m_hat, v_hat = m / (1 - self.beta1**steps), v / (1 - self.beta2**steps)
-            new[k] = p - lr * m_hat / (torch.sqrt(v_hat) + self.eps)
+            new[k] = p - lr * m_hat / (v_hat.sqrt() + self.eps)
         return new, out
 
 

@@ -21,13 +21,14 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
-from torch import Tensor
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
 from coterie.core.memory import out_of_memory
+from coterie.core.values import allowed
 
 __all__ = [
     "KINDS",
@@ -39,6 +40,7 @@ __all__ = [
     "folded",
     "kind_of",
     "known",
+    "listed",
     "options",
     "own_code",
     "register",
@@ -140,6 +142,18 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     return made
 
 
+def listed(kind: str) -> dict[str, str]:
+    """The name of each plugin of a kind and its first line, read from the files: torch loads for seconds."""
+    found = {}
+    for file in (Path(__file__).parents[1] / KINDS[kind]).glob("*.py"):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            for call in getattr(node, "decorator_list", []):
+                match call:
+                    case ast.Call(func=ast.Name(id="register"), args=[_, ast.Constant(value=str(name))]):
+                        found[name] = (ast.get_docstring(node) or "").partition("\n")[0]  # type: ignore[arg-type]
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
 def describe(plugin: Any) -> str:
     """The first line of a plugin's docstring."""
     return (plugin.__doc__ or "").strip().partition("\n")[0]
@@ -150,14 +164,20 @@ class Option(NamedTuple):
 
     name: str
     default: str
+    values: str
+    """What it may be."""
     help: str
 
 
 def options(plugin: Any) -> list[Option]:
-    """A plugin's options with their defaults and the docstrings below them."""
+    """A plugin's options with their defaults, their values and the docstrings below them."""
+    values = {name: allowed(hint) for name, hint in _hints(plugin).items()}
     if not dataclasses.is_dataclass(plugin):
         found = inspect.signature(plugin).parameters.values()
-        return [Option(p.name, "" if p.default is p.empty else repr(p.default), "") for p in found]
+        return [
+            Option(p.name, "" if p.default is p.empty else repr(p.default), values.get(p.name, ""), "")
+            for p in found
+        ]
     helps = _docstrings(plugin)
     found_options = []
     for field in dataclasses.fields(plugin):
@@ -165,7 +185,8 @@ def options(plugin: Any) -> list[Option]:
             default = "required" if field.default is dataclasses.MISSING else repr(field.default)
             if field.default_factory is not dataclasses.MISSING:
                 default = repr(field.default_factory())
-            found_options.append(Option(field.name, default, helps.get(field.name, "")))
+            help_ = helps.get(field.name, "")
+            found_options.append(Option(field.name, default, values.get(field.name, ""), help_))
     return found_options
 
 
@@ -178,11 +199,46 @@ def explain(error: ValidationError, where: str = "", values: Any = None) -> str:
     for item in error.errors():
         lacking = [str(item["loc"][-1])] if item["type"] == "missing" else []
         path = ".".join([where, *_written(item["loc"], values), *lacking]).strip(".")
-        message = item["msg"].removeprefix("Value error, ")
-        got = item["input"]
-        shown = "" if isinstance(got, Mapping) or item["type"] == "missing" else f", got {_brief(repr(got))}"
-        found.setdefault((path or "experiment", shown), []).append(f"{message[:1].lower()}{message[1:]}")
-    return "; ".join(f"{path}: {' or '.join(said)}{shown}" for (path, shown), said in found.items())
+        said = found.setdefault((path or "experiment", _got(item)), [])
+        message = _in_words(item)
+        said.append(message.removeprefix("input should be ") if said else message)
+    return "; ".join(f"{path}: {' or '.join(said)}{got}" for (path, got), said in found.items())
+
+
+_WORDS = {
+    "bool": "input should be true or false",
+    "dict": "input should be a table of keys and values",
+    "list": "input should be a list",
+    "model": "input should be a table of keys and values",
+    "path": "input should be a path",
+    "string": "input should be text",
+    "too_long": "input should be a list of at most {max_length}",
+    "tuple": "input should be a list",
+    "unexpected_keyword_argument": "there is no such option",
+    "union_tag_invalid": "input should be one of {expected_tags}",
+    "union_tag_not_found": "the name is missing",
+}
+"""What pydantic says in terms of Python, by the kind of error."""
+
+
+def _in_words(item: Any) -> str:
+    """One error of pydantic's, of which a second clause says how it tried to read the input."""
+    kind = item["type"].removesuffix("_type").removesuffix("_parsing")
+    if kind in _WORDS:
+        return _WORDS[kind].format(**item.get("ctx", {}))
+    message: str = item["msg"].removeprefix("Value error, ")
+    if kind in ("int", "int_from_float", "float"):
+        message = message.partition(",")[0]
+    return f"{message[:1].lower()}{message[1:]}"
+
+
+def _got(item: Any) -> str:
+    kind, given = item["type"], item["input"]
+    if kind == "union_tag_invalid":
+        return f", got {item['ctx']['tag']!r}"
+    if kind == "missing" or (isinstance(given, Mapping) and kind in ("value_error", "union_tag_not_found")):
+        return ""  # the table as a whole is not the mistake
+    return f", got {'a table' if isinstance(given, Mapping) else _brief(repr(given))}"
 
 
 @contextmanager
@@ -200,6 +256,8 @@ def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None
 
 def kind_of(given: object) -> str:
     """What the user's own code gave, for people: `float32 of shape [4, 1]`, or the name of its type."""
+    from torch import Tensor
+
     if not isinstance(given, Tensor):
         return type(given).__name__
     return f"{str(given.dtype).removeprefix('torch.')} of shape {list(given.shape)}"
@@ -225,6 +283,13 @@ def _written(loc: tuple[int | str, ...], values: Any) -> list[str]:
             path.append(str(part))
             values = values[part]
     return path
+
+
+def _hints(plugin: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(plugin, include_extras=True)
+    except (NameError, TypeError):  # names that are there for a type checker only
+        return {}
 
 
 def _docstrings(plugin: Any) -> dict[str, str]:

@@ -7,18 +7,18 @@ from typing import Any
 
 from coterie.core.errors import ConfigError
 
-__all__ = ["refuse_alike", "tag"]
+__all__ = ["called", "refuse_alike", "tag"]
 
 
 def tag(setting: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> str:
     """The name of one setting of a grid."""
-    return ", ".join(f"{path.rpartition('.')[2]}={_name(v, grid[path])}" for path, v in setting.items())
+    return ", ".join(f"{path.rpartition('.')[2]}={called(v, grid[path])}" for path, v in setting.items())
 
 
 def refuse_alike(grid: Mapping[str, Sequence[Any]]) -> None:
     """Two values of a key that have the same name would be one row, as if they were two seeds."""
     for path, values in grid.items():
-        names = [_name(value, values) for value in values]
+        names = [called(value, values) for value in values]
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(
@@ -27,7 +27,7 @@ def refuse_alike(grid: Mapping[str, Sequence[Any]]) -> None:
                 )
 
 
-def _name(value: Any, values: Sequence[Any]) -> str:
+def called(value: Any, values: Sequence[Any]) -> str:
     """Of a table its values alone, unless another table has the same ones for other keys."""
     short = _brief(value)
     alike = any(other != value and _brief(other) == short for other in values)

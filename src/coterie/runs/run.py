@@ -36,7 +36,8 @@ class Run:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not (self.path / "experiment.toml").is_file():
-            raise RunError(f"{self.path} is not a run folder: it has no experiment.toml")
+            lacks = "it has no experiment.toml" if self.path.exists() else "there is no such folder"
+            raise RunError(f"{self.path} is not a run folder: {lacks}")
         found = self.environment.get("format") if isinstance(self.environment, dict) else None
         if found != FORMAT:
             raise RunError(
@@ -134,7 +135,7 @@ class Run:
 
     def summarized(self, tracks: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
         """The same from what has been read of the run so far."""
-        status = self.status
+        status, named = self.status, by_name(tracks)
         return {
             "name": self.config["name"],
             "state": status["state"],
@@ -145,8 +146,12 @@ class Run:
             "clients": max((len(t.group) for t in tracks), default=0),
             "attackers": max((len(t.attackers) for t in tracks), default=0),
             "groups": max((len(np.unique(t.group)) for t in tracks), default=0),
-            "local": [name for name, worlds in by_name(tracks).items() if worlds[0].alone],
+            "local": [name for name, worlds in named.items() if worlds[0].alone],
             "methods": summarize(tracks, weighed),
+            "settings": {
+                name: {"method": worlds[0].label, "setting": worlds[0].setting}
+                for name, worlds in named.items()
+            },
         }
 
     def table(self) -> DataFrame:

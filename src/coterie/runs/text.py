@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
+
+from coterie.core.tags import called
+from coterie.terminal import Table
 
 __all__ = ["Cell", "caption", "columns", "markdown", "table"]
 
@@ -47,39 +49,39 @@ _COLUMNS = (
     _Column("MB sent", lambda m: m["bytes_sent"] / 1e6, lambda _, v: f"{v:,.1f}", None),
     _Column("graph AUC", lambda m: m["graph_auc"], lambda _, v: f"{v:.2f}", max),
 )
+_SPARE = ("MB sent", "graph AUC", "worst 10 %", "hurt vs Local", "global %")
+"""Those that a narrow terminal goes without, the first one first."""
 
 
 def table(summary: Mapping[str, Any]) -> Table:
-    """For rich; the best of every column is bold."""
-    drawn = Table(
-        title=escape(summary["name"]),
-        title_justify="left",
-        caption=escape(caption(summary)),
-        caption_justify="left",
+    """For the terminal; the best of every column is bold."""
+    keys, rows = _rows(summary)
+    return Table(
+        ("method", *keys, *(c.title for c in _COLUMNS)),
+        [(*own, *(Text(c.text, "bold" if c.best else "") for c in cells)) for own, cells in rows],
+        title=summary["name"],
+        note=caption(summary),
+        words=("method", *keys),
+        spare=_SPARE,
     )
-    drawn.add_column("method", min_width=10)
-    for column in _COLUMNS:  # titles on two lines, so that 80 columns are enough
-        drawn.add_column(column.title.replace(" ", "\n", 1), justify="right", no_wrap=True)
-    for name, *cells in _cells(summary, "[bold]{}[/bold]"):
-        drawn.add_row(escape(name), *cells)
-    return drawn
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
     """For a README or an issue."""
+    keys, rows = _rows(summary)
     lines = [
-        ["method", *(c.title for c in _COLUMNS)],
-        ["---", *("---:" for _ in _COLUMNS)],
-        *_cells(summary, "**{}**"),
+        ["method", *keys, *(c.title for c in _COLUMNS)],
+        ["---", *("---" for _ in keys), *("---:" for _ in _COLUMNS)],
+        *([*own, *(f"**{c.text}**" if c.best else c.text for c in cells)] for own, cells in rows),
     ]
-    rows = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-    return f"{rows}\n\n{caption(summary)}\n"
+    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped) + f"\n\n{caption(summary)}\n"
 
 
 def caption(summary: Mapping[str, Any]) -> str:
     """How many seeds and clients, and what the columns mean."""
     seeds, clients, missing = len(summary["seeds"]), summary["clients"], summary.get("missing", [])
-    runs = "one seed" if seeds == 1 else f"{seeds} seeds (± is the standard deviation over them)"
+    runs = "one seed" if seeds == 1 else f"{seeds} seeds (± is the standard deviation over the seeds)"
     there = clients - sum(one["t"] < summary["t"] for one in missing)
     honest = f"{clients} clients" if there == clients else f"{there} of {clients} clients"
     honest = f"the honest of {honest}" if summary["attackers"] else honest
@@ -121,9 +123,17 @@ def columns(summary: Mapping[str, Any]) -> dict[str, list[Cell]]:
     return found
 
 
-def _cells(summary: Mapping[str, Any], best: str) -> list[list[str]]:
-    columns_ = columns(summary).values()
-    return [
-        [name, *(best.format(c.text) if c.best else c.text for c in cells)]
-        for name, *cells in zip(summary["methods"], *columns_, strict=True)
-    ]
+def _rows(summary: Mapping[str, Any]) -> tuple[list[str], list[tuple[list[str], tuple[Cell, ...]]]]:
+    """The keys of the grid, and for each row its method and its values of these, and its numbers."""
+    methods, settings = summary["methods"], summary["settings"]
+    numbers = zip(*columns(summary).values(), strict=True)
+    paths = list(next(iter(settings.values()))["setting"]) if settings else []
+    if not paths:
+        return [], [([name], cells) for name, cells in zip(methods, numbers, strict=True)]
+    last = [path.rpartition(".")[2] for path in paths]
+    keys = [short if last.count(short) == 1 else path for short, path in zip(last, paths, strict=True)]
+    labels = [settings[name]["method"] for name in methods]
+    values = [[settings[name]["setting"][path] for name in methods] for path in paths]
+    named = [[called(value, all_) for value in all_] for all_ in values]
+    own = zip(labels, *named, strict=True)
+    return keys, [(list(row), cells) for row, cells in zip(own, numbers, strict=True)]

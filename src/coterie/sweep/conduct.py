@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -74,7 +75,11 @@ def sweep(
             folder = held.enter_context(SweepFolder.create(path, grid, cut, threads, here))
         asked = held.enter_context(asked_to_stop())
         held.enter_context(_threads_kept())
-        _Conductor(folder, cluster, data, retries, checkpoint_every, shown, asked.is_set).conduct()
+        try:
+            _Conductor(folder, cluster, data, retries, checkpoint_every, shown, asked.is_set).conduct()
+        except KeyboardInterrupt as error:
+            error.add_note(f"continue with: coterie sweep --resume --out {shlex.quote(str(path))}")
+            raise
     return Sweep(path)
 
 

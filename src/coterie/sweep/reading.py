@@ -13,7 +13,7 @@ from coterie.core.tags import tag
 from coterie.runs import Run
 from coterie.runs.files import encode, read_json, replace
 from coterie.runs.text import markdown
-from coterie.runs.tracks import Track, Weighed, by_name
+from coterie.runs.tracks import Track, Weighed
 from coterie.sweep.job import Job
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class Sweep:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.there(self.path):
-            raise RunError(f"{self.path} is not a sweep folder: it has no manifest.json")
+            lacks = "it has no manifest.json" if self.path.exists() else "there is no such folder"
+            raise RunError(f"{self.path} is not a sweep folder: {lacks}")
         found = self.manifest.get("format") if isinstance(self.manifest, dict) else None
         if found != FORMAT:
             raise RunError(
@@ -79,10 +80,6 @@ class Sweep:
             "t": sum(run.status["t"] for run in self.runs.values()),
             "iterations": sum(self._iterations(job) for job in jobs),
             "jobs": {"done": sum(job.state == "done" for job in jobs), "all": len(jobs)},
-            "settings": {
-                name: {"method": worlds[0].label, "setting": worlds[0].setting}
-                for name, worlds in by_name(tracks).items()
-            },
         }
 
     def table(self, summary: dict[str, Any] | None = None) -> DataFrame:

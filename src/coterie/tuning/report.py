@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from coterie.core.errors import RunError
 from coterie.core.toml import dumps
 from coterie.runs import free_name
 from coterie.runs.environment import environment
+from coterie.terminal import Table
 from coterie.tuning.trials import Trial, Tuning
 
 __all__ = ["Places", "markdown", "numbers", "places", "tables", "write"]
@@ -97,15 +97,14 @@ def tables(tuning: Tuning) -> list[Table]:
     """For rich, one for each method; the chosen setting is bold."""
     drawn = []
     for label, trials in tuning.trials.items():
-        title = _title(tuning, label)
-        table = Table(title=escape(title), title_justify="left", min_width=len(title))
-        for column in _columns(trials):
-            table.add_column(escape(column), justify="right", no_wrap=column == _SCORE, overflow="fold")
+        columns = _columns(trials)
+        rows = []
         for i, trial in enumerate(trials):
             chosen = i == tuning.chosen(label)
-            cells = _cells(i, trial, chosen)[: len(table.columns)]
-            table.add_row(*map(escape, cells), style="bold" if chosen else None)
-        drawn.append(table)
+            cells = _cells(i, trial, chosen)[: len(columns)]
+            rows.append([Text(cell, "bold" if chosen else "") for cell in cells])
+        words = columns[1 : columns.index(_SCORE)]
+        drawn.append(Table(columns, rows, title=_title(tuning, label), words=words))
     return drawn
 
 
