@@ -21,18 +21,19 @@ import functools
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from coterie.core.attack import Attack
-from coterie.core.data import Dataset, Federation, Partition, Split
+from coterie.core.data import Dataset, Federation, Partition, Scaling, Split
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.registry import own_code
 from coterie.core.streams import Stream
 from coterie.datasets._given import dataset, sound
+from coterie.datasets._steady import steady_test_part
 from coterie.datasets._table import Table, table
 from coterie.experiment import Attackers, Data, Experiment, Plugin
 from coterie.partitions._draw import Floats, Ints, Shelves, apart, independently, position, shelves, spread
@@ -45,15 +46,20 @@ ATTEMPTS = 10
 """How often all data are dealt anew if some client gets fewer than `data.min_partition_size`."""
 TINY = 1e-9
 """Keeps a product such as 0.07 * 100 from being rounded up to 8."""
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Dealer:
     """Makes federations; what they have in common is read, computed and held in memory once."""
 
-    def __init__(self, root: Path | None) -> None:
-        self._root = root
+    def __init__(self, root: Path | None, scaling: Scaling | None = None, *, steady: bool = False) -> None:
+        """`scaling`: the one that a trained model has, in place of one fitted to the training rows.
+
+        `steady`: a row's own content says whether it is for testing, so that others may be added later.
+        """
+        self._root, self._scaling, self._steady = root, scaling, steady
         self._tables: dict[str, Table] = {}
-        self._views: dict[str, Views] = {}
+        self._views: dict[tuple[str, bytes], tuple[Views, Scaling | None]] = {}
         self._federations: dict[tuple[str, int, str, int], Federation] = {}
 
     def federation(self, experiment: Experiment, seed: int) -> Federation:
@@ -62,7 +68,11 @@ class Dealer:
         key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), seed
         if key not in self._federations:
             if (attack := experiment.attack.attack) is None:
-                found = _federation(data, uniform, self._table(data), self._seen(data), seed)
+                rows = self._table(data)
+                test = _test_part(rows, data.test_share, seed, self._steady)
+                seen, scaling = self._seen(data, rows, test)
+                found = _federation(data, uniform, rows, test, seen, seed)
+                found = dataclasses.replace(found, columns=rows.columns, scaling=scaling)
             else:
                 honest = experiment.model_copy(update={"attack": Attackers()})
                 found = _attacked(self.federation(honest, seed), experiment.attack, attack, seed)
@@ -75,11 +85,15 @@ class Dealer:
             self._tables[key] = table(_loaded(data.set, self._root))
         return self._tables[key]
 
-    def _seen(self, data: Data) -> Views:
-        key = data.model_dump_json(include={"set", "shift"})
+    def _seen(self, data: Data, rows: Table, test: Mask) -> tuple[Views, Scaling | None]:
+        key = data.model_dump_json(include={"set", "shift"}), test.tobytes() if rows.standard else b""
         if key not in self._views:
             shifts = tuple(_plugin(s, "shift", f"data.shift.{k}", "inputs") for k, s in enumerate(data.shift))
-            self._views[key] = views(self._table(data).x, shifts)
+            x, scaling = rows.x, None
+            if rows.standard:
+                scaling = self._scaling or Scaling.of(x[torch.from_numpy(~test)])
+                x = scaling(x)
+            self._views[key] = views(x, shifts), scaling
         return self._views[key]
 
 
@@ -106,14 +120,13 @@ def _plugin(plugin: Plugin, kind: str, where: str, method: str) -> Any:
     return built
 
 
-def _federation(data: Data, uniform: int, rows: Table, seen: Views, seed: int) -> Federation:
+def _federation(data: Data, uniform: int, rows: Table, test: Mask, seen: Views, seed: int) -> Federation:
     classes = len(rows.classes)
     standing = _standing(data, rows, len(seen.start))
     called = names(torch.from_numpy(rows.y), classes, seen.shifts, seed).numpy()
     start = seen.start.numpy()
-    test = _test_part(rows, data.test_share, seed)
 
-    def stock(part: npt.NDArray[np.bool_], domain: Ints, purpose: str) -> Shelves:
+    def stock(part: Mask, domain: Ints, purpose: str) -> Shelves:
         shape = int(domain.max()) + 1, classes
         return shelves(np.flatnonzero(part), domain[part], rows.y[part], shape, Stream(seed, purpose))
 
@@ -211,10 +224,20 @@ def _standing(data: Data, rows: Table, combinations: int) -> _Standing:
     return _Standing(client, *np.divmod(client * groups // data.clients, combinations))
 
 
-def _test_part(rows: Table, share: float, seed: int) -> npt.NDArray[np.bool_]:
+def _test_part(rows: Table, share: float, seed: int, steady: bool) -> Mask:
     """Which rows are for testing: if it is to be drawn, this share of every owner's, task's and label's."""
     if rows.test is not None:
         return rows.test
+    test = steady_test_part(rows, share, seed) if steady else _drawn_test_part(rows, share, seed)
+    if not test.any():
+        raise DataError(
+            f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every "
+            f"class (of every owner and group) has a single sample"
+        )
+    return test
+
+
+def _drawn_test_part(rows: Table, share: float, seed: int) -> Mask:
     domain = (rows.owner + 1) * (rows.task.max() + 1) + rows.task
     shape = int(domain.max()) + 1, len(rows.classes)
     stock = shelves(np.arange(len(rows.y)), domain, rows.y, shape, Stream(seed, "test part"))
@@ -222,11 +245,6 @@ def _test_part(rows: Table, share: float, seed: int) -> npt.NDArray[np.bool_]:
     wanted = np.minimum(np.rint(share * stock.size).clip(min=1), stock.size - 1).ravel()
     test = np.zeros(len(rows.y), dtype=bool)
     test[stock.rows[position(stock.size) < np.repeat(wanted, stock.size.ravel())]] = True
-    if not test.any():
-        raise DataError(
-            f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every "
-            f"class (of every owner and group) has a single sample"
-        )
     return test
 
 
@@ -329,10 +347,10 @@ def _proportions(partition: Partition, stock: Shelves, mine: Ints, seed: int, at
             part = partition.proportions(y, classes, clients, Stream(seed, f"proportions {attempt} {domain}"))
         if not isinstance(part, torch.Tensor):
             raise ConfigError(f"data.partition: proportions must be a tensor, got {type(part).__name__}")
-        if part.shape != (clients, classes) or not bool((part >= 0).all()) or not _ones(part.sum(dim=1)):
+        if flaw := _flaw(part, (clients, classes)):
             raise ConfigError(
                 f"data.partition: proportions must have the shape ({clients}, {classes}), no negative entry "
-                f"and rows that sum to one; got shape {tuple(part.shape)}"
+                f"and rows that sum to one; got {flaw}"
             )
         p[who] = part.numpy()
     return p
@@ -378,7 +396,9 @@ def _uniforms(seed: int, purpose: str, shape: tuple[int, ...]) -> Floats:
     return u
 
 
-def _ones(total: torch.Tensor) -> bool:
-    return bool(
-        torch.allclose(total.double(), torch.ones_like(total, dtype=torch.float64), rtol=0, atol=1e-6)
-    )
+def _flaw(p: torch.Tensor, shape: tuple[int, int]) -> str | None:
+    """What of a partition's answer is no label proportions."""
+    if p.shape != shape:
+        return f"shape {tuple(p.shape)}"
+    sound = (p >= 0).all(dim=1) & ((p.double().sum(dim=1) - 1).abs() <= 1e-6)  # not so where there is a NaN
+    return None if bool(sound.all()) else f"a row {[round(share, 6) for share in p[~sound][0].tolist()]}"

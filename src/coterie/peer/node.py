@@ -353,7 +353,7 @@ class Node:
     # What the learning thread reports.
 
     def _save(self, now: Snapshot) -> None:
-        self.store.save(Saved(self.id, self.settings.run, dict(self._kept), now))
+        self.store.save(Saved(self.id, self.settings.run, dict(self._kept), now, self.client.own.inputs))
 
     def _report(self, kind: str, facts: dict[str, Any]) -> None:
         if kind == "evaluated":

@@ -22,7 +22,7 @@ import torch
 from annotated_types import Ge, Gt, Lt
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 
-from coterie.core.data import Federation
+from coterie.core.data import Federation, Scaling
 from coterie.core.errors import ConfigError, DataError, UnknownNameError
 from coterie.core.registry import explain, find, known
 from coterie.experiment import (
@@ -282,14 +282,17 @@ class Settings(_Frozen):
         """Where its data lie unless that is said: those of its own beside PEER.toml or the state folder."""
         return file.resolve().parent if self.client is None else None
 
-    def federation(self, root: Path | None) -> Federation:
-        """The data it has its part of: of all clients if `client` is given, else of itself alone."""
+    def federation(self, root: Path | None, scaling: Scaling | None = None) -> Federation:
+        """The data it has its part of: of all clients if `client` is given, else of itself alone.
+
+        `scaling`: that of a model trained before.
+        """
         e, least = self.world().experiment, self.data.min_partition_size
         if self.client is None:
             # One client that has everything: more than an experiment allows, so it is not validated.
             alone = {"clients": 1, "sizes": "all", "partition": Plugin(name="iid"), "min_partition_size": 0}
             e = e.model_copy(update={"data": e.data.model_copy(update=alone)})
-        federation = Dealer(root).federation(e, self.seed)
+        federation = Dealer(root, scaling, steady=self.client is None).federation(e, self.seed)
         if self.client is None and (own := int(federation.train.count[0])) < least:
             raise DataError(
                 f"of this peer's own data only {own} samples are left to train on, once those for testing "

@@ -1,6 +1,6 @@
 """A peer's model on disk: one safetensors file, replaced atomically, in a folder held by one process.
 
-    model.safetensors   the last saved state; version, iteration, slots and run in its metadata
+    model.safetensors   the last saved state; version, iteration, slots, run and inputs in its metadata
     journal.jsonl       what the peer did (`coterie.peer.journal`)
     .lock               held by the process that runs the peer
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +21,11 @@ from torch import Tensor
 from coterie import saved as files
 from coterie.core.types import State
 from coterie.peer.errors import PeerError
+from coterie.peer.inputs import Inputs
 from coterie.peer.learner import Snapshot
 from coterie.peer.transport import Version
 
-__all__ = ["Saved", "Store", "read", "tensors"]
+__all__ = ["Saved", "Store", "inputs", "read", "tensors"]
 
 FORMAT = "coterie-peer-1"
 
@@ -36,6 +38,8 @@ class Saved(NamedTuple):
     slots: dict[str, int]
     """Which entry of the row belongs to whom."""
     now: Snapshot
+    inputs: Inputs | None = None
+    """None: saved by a version that did not keep them."""
 
 
 class Store:
@@ -66,6 +70,7 @@ class Store:
             "slots": saved.slots,
             "version": saved.now.version,
             "t": saved.now.t,
+            **({"inputs": saved.inputs.plain()} if saved.inputs else {}),
         }
         try:
             files.save(self.path, FORMAT, facts, tensors(saved.now.state), secret=True)
@@ -74,6 +79,10 @@ class Store:
                 f"cannot save the model in {self.path}: {getattr(error, 'strerror', None) or error}; the one "
                 "saved before it, if any, is untouched, and learning goes on in memory; make room on the disk"
             ) from None
+
+    def inputs(self) -> Inputs | None:
+        """What the saved model takes in and puts out; None: there is no model, or this was not kept."""
+        return inputs(read(self.path)[0]) if self.path.exists() else None
 
     def load(self, peer: str, run: str, like: State) -> Saved | None:
         """The last saved state, which must be of this peer, this run and this model; None: there is none."""
@@ -97,7 +106,7 @@ class Store:
                 )
         parts = {part: {k: found[f"{part}/{k}"] for k in getattr(like, part)} for part in State._fields}
         now = Snapshot(Version(*facts["version"]), int(facts["t"]), State(**parts))
-        return Saved(peer, run, dict(facts["slots"]), now)
+        return Saved(peer, run, dict(facts["slots"]), now, inputs(facts))
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -115,6 +124,11 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if form != FORMAT:
         raise PeerError(f"{path} is not a saved peer of this version: expected {FORMAT!r}, got {form!r}")
     return facts, found
+
+
+def inputs(facts: Mapping[str, Any]) -> Inputs | None:
+    """What a saved model takes in and puts out, if that was kept with it."""
+    return Inputs.parse(facts["inputs"]) if "inputs" in facts else None
 
 
 def tensors(state: State) -> dict[str, Tensor]:

@@ -272,7 +272,7 @@ class _Twins:
         self.federations: dict[str, Federation] = {}
 
     def of(self, history: History) -> Twin:
-        settings = history.settings
+        settings, scaling = history.settings, history.scaling()
         root = self.root or settings.beside(history.folder)
         alike = (
             root,
@@ -281,9 +281,10 @@ class _Twins:
             settings.data,
             settings.evaluate,
             settings.attack,
+            scaling and (scaling.mean.tolist(), scaling.deviation.tolist()),
         )
         key = repr(alike)
         if key not in self.federations:
-            self.federations[key] = settings.federation(root)
+            self.federations[key] = settings.federation(root, scaling)
         federation = self.federations[key]
         return Twin(settings.client_of(history.peer, federation), federation, settings.slot)
