@@ -84,6 +84,15 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _plugin(value: Any) -> Any:
+    if not isinstance(value, str | Mapping | Plugin):
+        raise ValueError(
+            "expected a name, or a table of a name and options; what is your own is named by its module: "
+            "'mine:load' is load in mine.py"
+        )
+    return _named(value)
+
+
 def _really(kind: str) -> BeforeValidator:
     def number(value: Any) -> Any:
         if isinstance(value, bool | str):
@@ -99,7 +108,7 @@ def _folder_name(name: str) -> str:
     return name
 
 
-Named: TypeAlias = Annotated[Plugin, BeforeValidator(_named)]
+Named: TypeAlias = Annotated[Plugin, BeforeValidator(_plugin)]
 Real: TypeAlias = Annotated[float, _really("number")]
 Whole: TypeAlias = Annotated[int, _really("integer")]
 Rate: TypeAlias = Annotated[Real, Gt(0)]
@@ -351,21 +360,23 @@ class Experiment(_Frozen):
             )
         return self
 
-    # Every constructor goes through `parse`, so that every mistake is a ConfigError with a path.
-
-    @classmethod
-    def parse(cls, values: Mapping[str, Any]) -> Experiment:
-        """From plain data; unknown keys, wrong types and ranges and unknown names are a ConfigError."""
+    def __init__(self, **values: Any) -> None:
+        """Every mistake is a ConfigError with a path."""
         try:
-            experiment = cls.model_validate(dict(values))
+            super().__init__(**values)
         except ValidationError as error:
             for item in error.errors():
                 if item["type"] == "extra_forbidden":
                     *path, key = (str(p) for p in item["loc"])
                     raise UnknownNameError(
-                        f"key {'.'.join((*path, key))!r}:", key, _keys(cls, path)
+                        f"key {'.'.join((*path, key))!r}:", key, _keys(type(self), path)
                     ) from None
             raise ConfigError(explain(error, values=values)) from None
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Experiment:
+        """From plain data; unknown keys, wrong types and ranges and unknown names are a ConfigError."""
+        experiment = cls(**values)
         for world in experiment.worlds():
             world.experiment._plugins()
         experiment._searchable()
@@ -448,9 +459,9 @@ class Experiment(_Frozen):
                         raise UnknownNameError("method in the grid:", min(strangers), self.methods)
                     one["methods"] = {label: one["methods"][label]}
                     try:
-                        experiment = type(self).model_validate(one)
-                    except ValidationError as error:
-                        raise ConfigError(f"grid: {explain(error, values=one)}") from None
+                        experiment = type(self)(**one)
+                    except ConfigError as error:
+                        raise ConfigError(f"grid: {error}") from None
                     name = f"{label} [{called}]" if called else label
                     own = experiment.methods[label].train.given()
                     train = experiment.train.model_copy(update=own)

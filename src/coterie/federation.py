@@ -36,6 +36,7 @@ from coterie.datasets._given import dataset, sound
 from coterie.datasets._steady import steady_test_part
 from coterie.datasets._table import Table, table
 from coterie.experiment import Attackers, Data, Experiment, Plugin
+from coterie.models._given import input_type, model
 from coterie.partitions._draw import Floats, Ints, Shelves, apart, independently, position, shelves, spread
 from coterie.partitions.iid import IidPartitioner
 from coterie.shifts._views import Views, names, views
@@ -60,15 +61,15 @@ class Dealer:
         self._root, self._scaling, self._steady = root, scaling, steady
         self._tables: dict[str, Table] = {}
         self._views: dict[tuple[str, bytes], tuple[Views, Scaling | None]] = {}
-        self._federations: dict[tuple[str, int, str, int], Federation] = {}
+        self._federations: dict[tuple[str, int, str, int, int], Federation] = {}
 
     def federation(self, experiment: Experiment, seed: int) -> Federation:
         """The clients of an experiment for one seed."""
         data, uniform = experiment.data, experiment.evaluate.uniform
-        key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), seed
+        rows = self._table(experiment)
+        key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), id(rows), seed
         if key not in self._federations:
             if (attack := experiment.attack.attack) is None:
-                rows = self._table(data)
                 test = _test_part(rows, data.test_share, seed, self._steady)
                 seen, scaling = self._seen(data, rows, test)
                 found = _federation(data, uniform, rows, test, seen, seed)
@@ -79,14 +80,23 @@ class Dealer:
             self._federations[key] = found
         return self._federations[key]
 
-    def _table(self, data: Data) -> Table:
-        key = data.set.model_dump_json()
-        if key not in self._tables:
-            self._tables[key] = table(_loaded(data.set, self._root))
-        return self._tables[key]
+    def _table(self, experiment: Experiment) -> Table:
+        """The data set, with whole numbers as the experiment's model takes them."""
+        source, chosen = experiment.data.set, experiment.model
+        if (key := source.model_dump_json()) not in self._tables:
+            self._tables[key] = table(_loaded(source, self._root))
+        rows = self._tables[key]
+        if rows.x.is_floating_point() or rows.standard:
+            return rows
+        if (own := key + chosen.model_dump_json()) not in self._tables:
+            made = model(chosen.name, chosen.options, tuple(rows.x.shape[1:]), len(rows.classes))
+            kind = input_type(made, chosen.name, rows.x)
+            typed = self._tables.setdefault(f"{key} {kind}", rows._replace(x=rows.x.to(kind)))
+            self._tables[own] = typed  # models that take the same share it
+        return self._tables[own]
 
     def _seen(self, data: Data, rows: Table, test: Mask) -> tuple[Views, Scaling | None]:
-        key = data.model_dump_json(include={"set", "shift"}), test.tobytes() if rows.standard else b""
+        key = f"{id(rows)} {data.shift!r}", test.tobytes() if rows.standard else b""
         if key not in self._views:
             shifts = tuple(_plugin(s, "shift", f"data.shift.{k}", "inputs") for k, s in enumerate(data.shift))
             x, scaling = rows.x, None

@@ -20,7 +20,7 @@ class Samples:
     """Labelled samples."""
 
     x: Tensor
-    """`[n, ...]` floating point, or int64: whole numbers, such as tokens, for a model that takes them."""
+    """`[n, ...]` floating point, or whole numbers, such as tokens."""
     y: Tensor
     """`[n]` int64, from 0."""
     group: Tensor | None = None
@@ -119,7 +119,8 @@ class Federation:
     """M clients and their data, for one seed."""
 
     pool: Tensor
-    """`[P, ...]`: every sample any client can have, once; shared between seeds where they scale it alike."""
+    """`[P, ...]`: every sample any client can have, once, floating point or, if the model takes them, int64;
+    shared between seeds that scale it alike."""
     train: Split
     validation: Split
     personal: Split

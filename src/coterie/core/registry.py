@@ -16,6 +16,7 @@ import math
 import os
 import pkgutil
 import sys
+import sysconfig
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +24,9 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
+import torch
 from pydantic import TypeAdapter, ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
 from coterie.core.memory import out_of_memory
@@ -58,6 +60,10 @@ KINDS = {
 }
 """Each kind of plugin and the folder its files live in."""
 
+_NOT_THEIRS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(torch.__file__), "<frozen ")
+"""How files begin in which the user need not look for a mistake: coterie, torch, the import system ..."""
+_LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""... and those in which it is only if no code of the user's own took part."""
 _plugins: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 T = TypeVar("T")
 
@@ -106,25 +112,27 @@ def find(kind: str, name: str) -> Any:
 def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     """The plugin's frozen dataclass with validated options; errors carry the path of the key.
 
-    A plain function from the user's own code is taken too, with its options bound.
+    A plain function from the user's own code is taken too, and as a model an `nn.Module` class, with the
+    options bound.
     """
     with own_code(f"{where}: {kind} {name!r} cannot be imported"):
         plugin = find(kind, name)
-    if inspect.isfunction(plugin):
+    is_module = kind == "model" and inspect.isclass(plugin) and issubclass(plugin, nn.Module)
+    if called := inspect.isfunction(plugin) or is_module:
         fields: Mapping[str, Any] = inspect.signature(plugin).parameters
     elif inspect.isclass(plugin) and dataclasses.is_dataclass(plugin):
         fields = {f.name: f for f in dataclasses.fields(plugin) if f.init}
     else:
         raise ConfigError(
-            f"{where}: {kind} {name!r} must be a dataclass whose fields are its options, or a function, "
-            f"got {type(plugin).__name__}"
+            f"{where}: {kind} {name!r} must be a dataclass whose fields are its options, or a function"
+            f"{', or an nn.Module class' if kind == 'model' else ''}, got {_called(plugin)}"
         )
     for key, value in options.items():
         if key not in fields:
             raise UnknownNameError(f"option {where}.{key} of {kind} {name!r}:", key, fields)
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{where}.{key}: expected a finite number, got {value}")
-    if inspect.isfunction(plugin):
+    if called:
         return functools.partial(plugin, **options)
     try:
         made = TypeAdapter(plugin).validate_python(dict(options))
@@ -206,14 +214,20 @@ def kind_of(given: object) -> str:
 
 
 def told(error: BaseException) -> str:
-    """What went wrong in the user's own code, and where."""
+    """What went wrong in the user's own code, and the line of it that came last."""
     what = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{what} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else what
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THEIRS)]
+    own = [f for f in frames if not f.filename.startswith(_LIBRARIES)] or frames
+    return f"{what} ({own[-1].filename}, line {own[-1].lineno})" if own else what
+
+
+def _called(plugin: Any) -> str:
+    return f"the class {plugin.__name__}" if inspect.isclass(plugin) else f"a {type(plugin).__name__}"
 
 
 def _brief(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else f"{line[:77]}..."
 
 
 def _written(loc: tuple[int | str, ...], values: Any) -> list[str]:

@@ -62,7 +62,8 @@ class Own:
         def samples(split: Split) -> Samples:
             first = int(split.count[:client].sum())
             rows = slice(first, first + int(split.count[client]))
-            return Samples(federation.pool[split.index[rows]].to(dtype), split.label[rows])
+            x = federation.pool[split.index[rows]]
+            return Samples(x.to(dtype if x.is_floating_point() else x.dtype), split.label[rows])
 
         f = federation
         parts = samples(f.train), samples(f.validation), samples(f.personal), samples(f.uniform)
