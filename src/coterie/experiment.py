@@ -38,11 +38,12 @@ from torch import Tensor
 from coterie.core.algorithm import Algorithm
 from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.home import at_home
 from coterie.core.optim import Adam, Sgd
 from coterie.core.registry import build, explain, folded
 from coterie.core.tags import refuse_alike, tag
 
-__all__ = ["Experiment", "Plugin", "World", "presets"]
+__all__ = ["Experiment", "Plugin", "World", "presets", "settled"]
 
 
 MOST_WORLDS = 10_000
@@ -298,6 +299,8 @@ class Experiment(_Frozen):
     search: dict[str, tuple[Any, ...]] = {}
     """What `coterie tune` tries: `train.lr`, `train.personalize_lr` or `train.optimizer` (for every method)
     or `methods.LABEL.OPTION`, and the values; empty: learning rates, and what each method proposes."""
+    home: Path | None = None
+    """Where modules and data files of your own are looked for first; absent: beside this file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -377,8 +380,9 @@ class Experiment(_Frozen):
     def parse(cls, values: Mapping[str, Any]) -> Experiment:
         """From plain data; unknown keys, wrong types and ranges and unknown names are a ConfigError."""
         experiment = cls(**values)
-        for world in experiment.worlds():
-            world.experiment._plugins()
+        with at_home(experiment.home):
+            for world in experiment.worlds():
+                world.experiment._plugins()
         experiment._searchable()
         return experiment
 
@@ -389,7 +393,7 @@ class Experiment(_Frozen):
         for path, value in (overrides or {}).items():
             _refuse_misspelt(values, path)
             _put(values, path, value, cls().plain())
-        return cls.parse(values)
+        return cls.parse(settled(values, Path(source)) if str(source).endswith(".toml") else values)
 
     def replace(self, **overrides: Any) -> Experiment:
         """A changed copy; `__` stands for the dot of a path: `replace(train__lr=0.1)`."""
@@ -438,7 +442,7 @@ class Experiment(_Frozen):
 
     def fingerprint(self) -> str:
         """A hash of everything that determines the results to the bit."""
-        values = {k: v for k, v in self.plain().items() if k not in ("name", "search")}
+        values = {k: v for k, v in self.plain().items() if k not in ("name", "search", "home")}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def worlds(self) -> Iterator[World]:
@@ -536,6 +540,29 @@ def _read(source: str | Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is not valid TOML: {error}") from None
+
+
+def settled(values: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """The settings of a file with its folder as `home`, if anything they name lies there or is a module.
+
+    So they can be resumed from anywhere; a `home` that they bring along stays, unless it is elsewhere now.
+    """
+    folder, given = file.resolve().parent, values.get("home", "")
+    if not isinstance(given, str):
+        return dict(values)
+    if given and (folder / given).is_dir():
+        return {**values, "home": str(folder / given)}
+    own = any(":" in text or (text and (folder / text).exists()) for text in _texts(values))
+    return {**values, "home": str(folder)} if own else {k: v for k, v in values.items() if k != "home"}
+
+
+def _texts(values: Any) -> Iterator[str]:
+    """All text in nested tables and lists."""
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, Mapping | list | tuple):
+        for value in values.values() if isinstance(values, Mapping) else values:
+            yield from _texts(value)
 
 
 def _put(values: dict[str, Any], path: str, value: Any, defaults: Any = None) -> None:

@@ -30,6 +30,7 @@ import torch
 from coterie.core.attack import Attack
 from coterie.core.data import Dataset, Federation, Partition, Scaling, Split
 from coterie.core.errors import ConfigError, DataError
+from coterie.core.home import at_home
 from coterie.core.registry import own_code
 from coterie.core.streams import Stream
 from coterie.datasets._given import dataset, sound
@@ -84,7 +85,8 @@ class Dealer:
         """The data set, with whole numbers as the experiment's model takes them."""
         source, chosen = experiment.data.set, experiment.model
         if (key := source.model_dump_json()) not in self._tables:
-            self._tables[key] = table(_loaded(source, self._root))
+            with at_home(experiment.home):
+                self._tables[key] = table(_loaded(source, self._root))
         rows = self._tables[key]
         if rows.x.is_floating_point() or rows.standard:
             return rows

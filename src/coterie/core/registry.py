@@ -2,7 +2,8 @@
 
 A plugin of a kind lives in the folder of that kind (`coterie/algorithms/kd_pdfl.py`) and registers
 itself. Names are compared without case, blanks, dashes and underscores, so `kd_pdfl` finds
-`KD-PDFL`. A name with a colon, `"pkg.mod:Name"`, is imported from the user's own code.
+`KD-PDFL`. A name with a colon, `"pkg.mod:Name"`, is imported from the user's own code, which may lie
+beside the settings (`coterie.core.home`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -29,6 +31,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
+from coterie.core.home import beside, home
 from coterie.core.memory import out_of_memory
 
 __all__ = [
@@ -261,16 +264,23 @@ def _imported(kind: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
     if not module or module.startswith("."):
         raise ConfigError(f"{kind} {name!r}: expected 'pkg.mod:Name', an absolute module and a name in it")
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)  # the user's own file, where the command is given
+    # The user's own file: beside the settings, or where the command is given.
+    places = dict.fromkeys([*([str(folder)] if (folder := home()) else []), os.getcwd()])
+    sys.path[:0] = [place for place in places if place not in sys.path]
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # a package that the user's code needs
             raise
         raise ConfigError(
-            f"{kind} {name!r}: no module {module!r} in {here} or among the installed packages"
+            f"{kind} {name!r}: no module {module!r} in {', '.join(places)} or among the installed packages"
         ) from None
+    there = beside(Path(*module.split(".")).with_suffix(".py"))
+    if there is not None and (file := found.__file__) and not there.samefile(file):
+        raise ConfigError(
+            f"{kind} {name!r}: the module {module!r} is {file} in this process, not {there}; give one of "
+            "them another name"
+        )
     try:
         return getattr(found, attribute)
     except AttributeError:

@@ -41,6 +41,7 @@ from coterie.experiment import (
     _Frozen,
     _keys,
     _named,
+    settled,
 )
 from coterie.federation import Dealer
 from coterie.peer import ids
@@ -169,6 +170,8 @@ class Settings(_Frozen):
     data of its own 256 unless it is named."""
     status: Annotated[str, AfterValidator(_local)] = "127.0.0.1:0"
     """Where metrics, health and status are shown; port 0: any free one."""
+    home: Path | None = None
+    """Where modules of your own are looked for first; absent: beside this file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -224,7 +227,7 @@ class Settings(_Frozen):
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{file} is not valid TOML: {error}") from None
         try:
-            settings = cls.parse(values)
+            settings = cls.parse(settled(values, file))
         except ConfigError as error:
             raise ConfigError(f"{file}: {error}") from None
         home = file.resolve().parent
@@ -274,6 +277,7 @@ class Settings(_Frozen):
             "evaluate": self.evaluate.model_dump(),
             "attack": self.attack.model_dump(),
             "dtype": self.dtype,
+            "home": self.home,
         }
         (world,) = Experiment.parse(values).worlds()
         return world

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from coterie.core.data import Scaling
 from coterie.core.errors import RunError
+from coterie.experiment import settled
 from coterie.peer import journal, store
 from coterie.peer.settings import Settings
 from coterie.peer.transport import Version
@@ -51,7 +52,8 @@ class History(NamedTuple):
         for number, row in enumerate(rows, 1):
             if missing := _TOLD.get(row["kind"], set()) - row.keys():
                 raise RunError(f"{folder / JOURNAL} is damaged in line {number}: it lacks {min(missing)!r}")
-        return cls(folder, rows[0]["peer"], Settings.parse(rows[0]["settings"]), rows)
+        settings = Settings.parse(settled(rows[0]["settings"], folder))  # copied, it lies beside its data
+        return cls(folder, rows[0]["peer"], settings, rows)
 
     def scaling(self) -> Scaling | None:
         """That of its inputs, as saved with its model; None: there is none, or it is to be fitted again."""
