@@ -59,7 +59,11 @@ def test_what_a_function_may_not_return(given: Any, message: str) -> None:
         (Samples(X, Y + 1), None, "y must be from 0 to 1, got 1 to 2"),
         (Samples(X, Y - 1), None, "got -1 to 0"),
         (Samples(X.bool(), Y), None, "x must be floating point or whole numbers"),
-        (Samples(X.cfloat(), Y), None, "x must be floating point or whole numbers .* got torch.complex64"),
+        (
+            Samples(X.to(torch.complex64), Y),
+            None,
+            "x must be floating point or whole numbers .* got torch.complex64",
+        ),
         (Samples(X[:, 0], Y), None, r"shape \[n, ...\]"),
         (Samples(X[:0], Y[:0]), None, "training part: there are no samples"),
         (Samples(X / X, Y), None, "x of sample 0 is not finite"),
