@@ -37,7 +37,8 @@ from coterie.datasets._given import dataset, sound
 from coterie.datasets._steady import steady_test_part
 from coterie.datasets._table import Table, table
 from coterie.experiment import Attackers, Data, Experiment, Plugin
-from coterie.models._given import input_type, model
+from coterie.models._given import model
+from coterie.models._tokens import input_type
 from coterie.partitions._draw import Floats, Ints, Shelves, apart, independently, position, shelves, spread
 from coterie.partitions.iid import IidPartitioner
 from coterie.shifts._views import Views, names, views

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from coterie.core.errors import ConfigError, ModelError
-from coterie.core.registry import build, own_code, told
+from coterie.core.registry import build, own_code
 
-__all__ = ["input_type", "model"]
+__all__ = ["model"]
 
 
 def model(name: str, options: Mapping[str, Any], inputs: tuple[int, ...], classes: int) -> nn.Module:
@@ -35,24 +35,3 @@ def model(name: str, options: Mapping[str, Any], inputs: tuple[int, ...], classe
     if not isinstance(made, nn.Module):
         raise ConfigError(f"model {name!r} gives {type(made).__name__}, not an nn.Module")
     return made
-
-
-def input_type(made: nn.Module, name: str, x: Tensor) -> torch.dtype:
-    """As what a model takes whole numbers `[n, ...]`: int64 if it runs on those (tokens), else float32.
-
-    Tried on the samples with the smallest and the largest number: a vocabulary may be too small.
-    """
-    flat = x.flatten(1).long()
-    few = x[[int(flat.amin(dim=1).argmin()), int(flat.amax(dim=1).argmax())]]
-    reasons = []
-    for kind in (torch.int64, torch.float32):
-        try:
-            with torch.no_grad():
-                made.eval()(few.to(kind))
-            return kind
-        except Exception as error:  # the user's own code
-            reasons.append(told(error))
-    raise ModelError(
-        f"model {name!r} can be run neither on whole numbers from {int(flat.min())} to {int(flat.max())}: "
-        f"{reasons[0]}; nor on the same as floating point: {reasons[1]}"
-    )
