@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from coterie.core.errors import DataError
+from coterie.core.errors import DataError, RunError
 from coterie.peer.errors import PeerError
 from coterie.peer.inputs import Inputs
 from coterie.peer.memory import Network
 from coterie.peer.settings import Settings
 from coterie.peer.store import read
+from coterie.replay import replay
 from tests.peer.free import Peer
 from tests.waiting import eventually
 
@@ -102,6 +103,10 @@ def test_rows_that_are_added_do_not_rescale_a_trained_model(tmp_path: Path) -> N
     table(tmp_path, 80)
     again = asyncio.run(lived(peer(tmp_path)))
     assert again.plain() == kept == facts(tmp_path)
+    with pytest.raises(
+        RunError, match=r"in life 1 p0 had \d+ samples to train on, but the data have \d+ now"
+    ):
+        replay([tmp_path])
     (tmp_path / "state" / "model.safetensors").unlink()  # begins anew, and so does its scaling
     fresh = asyncio.run(lived(peer(tmp_path)))
     assert fresh.scaling is not None

@@ -345,6 +345,7 @@ class Node:
             peer=self.id,
             schema=self.schema.hash,
             settings=self.settings.plain(),
+            samples=len(self.client.own.train.y),
             wall=wall,
         )
         if at is not None:

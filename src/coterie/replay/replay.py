@@ -132,6 +132,7 @@ class _Life:
             match row["kind"]:
                 case "start":
                     self.lives += 1
+                    self._refuse_other_data(row.get("samples"))
                     self.twin.state, self.t = self.twin.first(), 0
                     self._at(Version(row["incarnation"], 0))
                 case "resumed":
@@ -234,6 +235,14 @@ class _Life:
             )
         if version not in others[peer].kept:
             yield _Waiting(peer, version)
+
+    def _refuse_other_data(self, samples: int | None) -> None:
+        now = len(self.twin.client.own.train.y)
+        if samples not in (None, now):
+            raise RunError(
+                f"in life {self.lives} {self.history.peer} had {samples} samples to train on, but the data "
+                f"have {now} now, so its models cannot be computed again; bring back the data that it had"
+            )
 
     def _damaged(self, why: str) -> RunError:
         return RunError(f"the journal of {self.history.peer} in {self.history.folder} is damaged: {why}")
