@@ -26,9 +26,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import torch
 from pydantic import TypeAdapter, ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
 from coterie.core.home import beside, home
@@ -63,10 +62,14 @@ KINDS = {
 }
 """Each kind of plugin and the folder its files live in."""
 
-_NOT_THEIRS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(torch.__file__), "<frozen ")
-"""How files begin in which the user need not look for a mistake: coterie, torch, the import system ..."""
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
-"""... and those in which it is only if no code of the user's own took part."""
+"""Where the user need not look for a mistake, unless the plugin lies there ..."""
+_NEVER = (
+    str(Path(__file__).parents[1]),
+    "<frozen ",
+    *(os.path.join(folder, "torch", "") for folder in _LIBRARIES),
+)
+"""... and where not in any case: in coterie, the import system and torch."""
 _plugins: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 T = TypeVar("T")
 
@@ -120,8 +123,7 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     """
     with own_code(f"{where}: {kind} {name!r} cannot be imported"):
         plugin = find(kind, name)
-    is_module = kind == "model" and inspect.isclass(plugin) and issubclass(plugin, nn.Module)
-    if called := inspect.isfunction(plugin) or is_module:
+    if called := inspect.isfunction(plugin) or (kind == "model" and _is_module(plugin)):
         fields: Mapping[str, Any] = inspect.signature(plugin).parameters
     elif inspect.isclass(plugin) and dataclasses.is_dataclass(plugin):
         fields = {f.name: f for f in dataclasses.fields(plugin) if f.init}
@@ -219,9 +221,15 @@ def kind_of(given: object) -> str:
 def told(error: BaseException) -> str:
     """What went wrong in the user's own code, and the line of it that came last."""
     what = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THEIRS)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NEVER)]
     own = [f for f in frames if not f.filename.startswith(_LIBRARIES)] or frames
     return f"{what} ({own[-1].filename}, line {own[-1].lineno})" if own else what
+
+
+def _is_module(plugin: Any) -> bool:
+    from torch import nn  # here, where the plugin has loaded it
+
+    return inspect.isclass(plugin) and issubclass(plugin, nn.Module)
 
 
 def _called(plugin: Any) -> str:
