@@ -65,7 +65,7 @@ KINDS = {
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Where the user need not look for a mistake, unless the plugin lies there ..."""
 _NEVER = (
-    str(Path(__file__).parents[1]),
+    os.path.join(Path(__file__).parents[1], ""),
     "<frozen ",
     *(os.path.join(folder, "torch", "") for folder in _LIBRARIES),
 )
