@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import json
 import math
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -550,9 +551,9 @@ def settled(values: Mapping[str, Any], file: Path) -> dict[str, Any]:
     folder, given = file.resolve().parent, values.get("home", "")
     if not isinstance(given, str):
         return dict(values)
-    if given and (folder / given).is_dir():
+    if given and os.path.isdir(folder / given):
         return {**values, "home": str(folder / given)}
-    own = any(":" in text or (text and (folder / text).exists()) for text in _texts(values))
+    own = any(":" in text or (text and os.path.exists(folder / text)) for text in _texts(values))
     return {**values, "home": str(folder)} if own else {k: v for k, v in values.items() if k != "home"}
 
 

@@ -75,7 +75,9 @@ class Dealer:
                 test = _test_part(rows, data.test_share, seed, self._steady)
                 seen, scaling = self._seen(data, rows, test)
                 found = _federation(data, uniform, rows, test, seen, seed)
-                found = dataclasses.replace(found, columns=rows.columns, scaling=scaling)
+                found = dataclasses.replace(
+                    found, columns=rows.columns, transform=rows.transform, scaling=scaling
+                )
             else:
                 honest = experiment.model_copy(update={"attack": Attackers()})
                 found = _attacked(self.federation(honest, seed), experiment.attack, attack, seed)
@@ -89,7 +91,7 @@ class Dealer:
             with at_home(experiment.home):
                 self._tables[key] = table(_loaded(source, self._root))
         rows = self._tables[key]
-        if rows.x.is_floating_point() or rows.standard:
+        if rows.x.is_floating_point() or rows.transform == "standard":
             return rows
         if (own := key + chosen.model_dump_json()) not in self._tables:
             made = model(chosen.name, chosen.options, tuple(rows.x.shape[1:]), len(rows.classes))
@@ -99,11 +101,11 @@ class Dealer:
         return self._tables[own]
 
     def _seen(self, data: Data, rows: Table, test: Mask) -> tuple[Views, Scaling | None]:
-        key = f"{id(rows)} {data.shift!r}", test.tobytes() if rows.standard else b""
+        key = f"{id(rows)} {data.shift!r}", test.tobytes() if rows.transform == "standard" else b""
         if key not in self._views:
             shifts = tuple(_plugin(s, "shift", f"data.shift.{k}", "inputs") for k, s in enumerate(data.shift))
             x, scaling = rows.x, None
-            if rows.standard:
+            if rows.transform == "standard":
                 scaling = self._scaling or Scaling.of(x[torch.from_numpy(~test)])
                 x = scaling(x)
             self._views[key] = views(x, shifts), scaling

@@ -147,6 +147,8 @@ def test_settings_that_name_nothing_of_their_own_stay_as_they_are(tmp_path: Path
     plain = {"name": "small", "model": "mlp", "data": {"set": "digits"}}
     assert settled(plain, tmp_path / "small.toml") == plain
     assert settled({**plain, "home": str(tmp_path / "gone")}, tmp_path / "small.toml") == plain
+    endless = {**plain, "model": "x" * 1000}
+    assert settled(endless, tmp_path / "small.toml") == endless
     (tmp_path / "lib").mkdir()
     lib = str(tmp_path / "lib")
     assert settled({**plain, "home": "lib"}, tmp_path / "small.toml") == {**plain, "home": lib}

@@ -84,7 +84,7 @@ def test_signed_log1p(folder: Path) -> None:
 def test_standard_uses_the_training_part(folder: Path) -> None:
     data = Csv("train.csv", label="kind", drop=("id",), test="test.csv", transform="standard").load(folder)
     assert data.test is not None
-    assert data.standard
+    assert data.transform == "standard"
     scaling = Scaling.of(data.train.x)
     std = math.sqrt(8 / 3)  # of 0, 2, 4, whose mean is 2
     torch.testing.assert_close(scaling(data.train.x)[:, 0], torch.tensor([-2 / std, 0, 2 / std]))

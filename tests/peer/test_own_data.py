@@ -97,6 +97,7 @@ def test_rows_that_are_added_do_not_rescale_a_trained_model(tmp_path: Path) -> N
     assert kept == {
         "columns": ["a", "b"],
         "classes": ["x", "y"],
+        "transform": "standard",
         "mean": first.scaling.mean.tolist(),
         "deviation": first.scaling.deviation.tolist(),
     }
@@ -118,6 +119,11 @@ def test_rows_that_are_added_do_not_rescale_a_trained_model(tmp_path: Path) -> N
     [
         ("b,a,label", {}, "the columns a, b, but the data now have b, a; bring the former ones back"),
         ("a,b,label", {"transform": "none"}, "the transform standard, but the data now have none"),
+        (
+            "a,b,label",
+            {"transform": "signed_log1p"},
+            "the transform standard, but the data now have signed_log1p",
+        ),
         ("a,b,label", {"classes": ["y", "x"]}, "the classes x, y, but the data now have y, x"),
     ],
 )

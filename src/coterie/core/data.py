@@ -39,8 +39,9 @@ class Dataset:
     """The labels' names."""
     columns: tuple[str, ...] = ()
     """The features' names, where they have any."""
-    standard: bool = False
-    """Whether inputs are brought to mean 0 and deviation 1 over the training rows, once those are known."""
+    transform: str = "none"
+    """What is done to the features: "standard" once the training rows are known, for mean 0 and deviation 1
+    over them; any other was done already and is kept on record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,5 +133,7 @@ class Federation:
     classes: tuple[str, ...]
     columns: tuple[str, ...] = ()
     """The features' names, where they have any."""
+    transform: str = "none"
+    """What was done to them."""
     scaling: Scaling | None = None
-    """What was done to the inputs in the pool, if anything."""
+    """That of the transform "standard"."""

@@ -5,6 +5,7 @@ It is known to plugins only while they are found, made or at work on behalf of t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -33,4 +34,4 @@ def home() -> Path | None:
 def beside(path: Path) -> Path | None:
     """The full path of something in that folder, if it is there."""
     folder = _home.get()
-    return folder / path if folder is not None and (folder / path).exists() else None
+    return folder / path if folder is not None and os.path.exists(folder / path) else None

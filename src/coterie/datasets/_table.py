@@ -30,8 +30,8 @@ class Table(NamedTuple):
     classes: tuple[str, ...]
     columns: tuple[str, ...]
     """The features' names, where they have any."""
-    standard: bool
-    """Whether `x` is still to be scaled."""
+    transform: str
+    """What is done to the features; "standard" still is to be."""
 
 
 def table(data: Dataset) -> Table:
@@ -55,5 +55,5 @@ def table(data: Dataset) -> Table:
         test=np.arange(sum(len(part.y) for part in parts)) >= len(data.train.y) if data.test else None,
         classes=data.classes,
         columns=data.columns,
-        standard=data.standard,
+        transform=data.transform,
     )

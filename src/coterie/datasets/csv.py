@@ -86,7 +86,7 @@ class Csv:
             return Samples(inputs if standard else inputs.float(), torch.from_numpy(labels), group)
 
         parts = samples(train), None if test is None else samples(test)
-        return Dataset(*parts, classes, tuple(train.columns), standard)
+        return Dataset(*parts, classes, tuple(train.columns), self.transform)
 
     def _read(self, path: Path, columns: list[str] | None = None) -> _Table:
         """The file's features, in the order of `columns` if they are given, and its labels."""
