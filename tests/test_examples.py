@@ -1,4 +1,4 @@
-"""What README.md and CONTRIBUTING.md show is run here as it stands."""
+"""What README.md, CONTRIBUTING.md and docs/own-data-and-models.md show is run here as it stands."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.engine.small import experiment
 ROOT = Path(__file__).parent.parent
 
 
-def example(file: str, comment: str) -> str:
-    """The Python block after the comment."""
+def example(file: str, comment: str, language: str = "python") -> str:
+    """The block of that language after the comment."""
     text = (ROOT / file).read_text("utf-8")
-    found = re.search(rf"<!-- {re.escape(comment)} -->\s*```python\n(.*?)```", text, re.DOTALL)
-    assert found, f"{file} has no Python block after the comment {comment!r}"
+    found = re.search(rf"<!-- {re.escape(comment)} -->\s*```{language}\n(.*?)```", text, re.DOTALL)
+    assert found, f"{file} has no {language} block after the comment {comment!r}"
     return found.group(1)
 
 
@@ -57,3 +57,17 @@ def test_the_readme_example(
     exec(compile(example("README.md", "a test runs this example as it stands"), "README.md", "exec"), {})
     assert "KD-PDFL" in capsys.readouterr().out
     assert list(tmp_path.glob("runs/*/summary.json"))
+
+
+def test_the_example_of_own_data_and_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = "docs/own-data-and-models.md"
+    module = example(guide, "a test runs this example as it stands: save it as mine.py")
+    (tmp_path / "mine.py").write_text(module)
+    (tmp_path / "mine.toml").write_text(example(guide, "and this one: save it as mine.toml", "toml"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    found = run(tmp_path / "mine.toml", tmp_path / "run", plots=False)
+    sys.modules.pop("mine", None)
+    personal = {name: method["personal"]["mean"] for name, method in found.summary()["methods"].items()}
+    assert personal.keys() == {"Local", "KD-PDFL"}
+    assert min(personal.values()) > 0.5  # where chance is a third

@@ -374,3 +374,60 @@ def test_clients_draw_independently() -> None:
     common = [len(a & b) for a, b in itertools.combinations(rows, 2)]
     assert np.mean(common) == pytest.approx(100 * 100 / 1258, rel=0.05)
     assert np.std(common) < 4
+
+
+def scaled(folder: Path, rows: int = 60) -> Experiment:
+    """A table of which one row in ten is far away from the others."""
+    values = [1000.0 if i % 10 == 0 else float(i) for i in range(rows)]
+    lines = "".join(f"{a},{i},{'xy'[i % 2]}\n" for i, a in enumerate(values))
+    (folder / "far.csv").write_text(f"a,b,kind\n{lines}")
+    source = {"name": "csv", "path": "far.csv", "label": "kind", "transform": "standard"}
+    return experiment(set=source, clients=2, sizes=(5, 10), test=5)
+
+
+def test_inputs_are_scaled_by_training_rows_only(tmp_path: Path) -> None:
+    e, dealer = scaled(tmp_path), Dealer(tmp_path)
+    raw = np.loadtxt(tmp_path / "far.csv", delimiter=",", skiprows=1, usecols=(0, 1))
+    means = []
+    for seed in range(3):
+        found = dealer.federation(e, seed)
+        training = found.train.index.unique().numpy()
+        others = torch.cat([found.validation.index, found.personal.index, found.uniform.index])
+        assert not np.isin(others.numpy(), training).any()
+        assert found.scaling is not None
+        assert found.columns == ("a", "b")
+        np.testing.assert_allclose(found.scaling.mean, raw[training].mean(axis=0))
+        np.testing.assert_allclose(found.scaling.deviation, raw[training].std(axis=0))
+        back = found.pool.double() * found.scaling.deviation + found.scaling.mean
+        np.testing.assert_allclose(back, raw, atol=1e-3)
+        means.append(tuple(found.scaling.mean.tolist()))
+        assert dealer.federation(e, seed) is found
+    assert len(set(means)) == 3  # each seed has a training part of its own
+    assert not any(np.allclose(mean, raw.mean(axis=0)) for mean in means)
+
+
+def test_a_scaling_from_before_is_used_as_it_is(tmp_path: Path) -> None:
+    e = scaled(tmp_path)
+    before = Dealer(tmp_path).federation(e, 0).scaling
+    assert before is not None
+    again = Dealer(tmp_path, before).federation(scaled(tmp_path, rows=80), 0)
+    assert again.scaling is before
+    x = torch.tensor([[1000.0, 60.0]], dtype=torch.float64)
+    torch.testing.assert_close(again.pool[60:61], before(x))
+    wide = Dealer(tmp_path, type(before)(before.mean[:1], before.deviation[:1]))
+    with pytest.raises(
+        DataError, match=r"trained on samples of shape \[1\], but those of the data are \[2\]"
+    ):
+        wide.federation(e, 0)
+
+
+def test_a_partition_of_numbers_that_are_none(mine: Path) -> None:
+    mine.write_text(
+        "from dataclasses import dataclass\nimport torch\n"
+        "@dataclass(frozen=True)\nclass Nan:\n"
+        "    def proportions(self, y, classes, clients, stream):\n"
+        "        p = torch.full((clients, classes), 1 / classes)\n"
+        "        p[1, 3] = torch.nan\n        return p\n"
+    )
+    with pytest.raises(ConfigError, match=r"rows that sum to one; got a row \[0\.1, 0\.1, 0\.1, nan, 0\.1"):
+        deal(clients=3, partition="mine:Nan")

@@ -16,6 +16,7 @@ import hashlib
 import itertools
 import json
 import math
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -35,6 +36,7 @@ from pydantic import (
 )
 
 from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.home import at_home
 from coterie.core.optim import Adam, Sgd
 from coterie.core.registry import build, explain, folded
 from coterie.core.tags import refuse_alike, tag
@@ -45,7 +47,7 @@ if TYPE_CHECKING:  # at run time where they are needed: torch takes seconds to l
     from coterie.core.algorithm import Algorithm
     from coterie.core.attack import Attack
 
-__all__ = ["Experiment", "Plugin", "World", "presets"]
+__all__ = ["Experiment", "Plugin", "World", "presets", "settled"]
 
 
 LONGEST_NAME = 200
@@ -100,6 +102,15 @@ def _counted(seeds: Any) -> Any:
     return tuple(range(seeds)) if isinstance(seeds, int) else seeds
 
 
+def _plugin(value: Any) -> Any:
+    if not isinstance(value, str | Mapping | Plugin):
+        raise ValueError(
+            "expected a name, or a table of a name and options; what is your own is named by its module: "
+            "'mine:load' is load in mine.py"
+        )
+    return _named(value)
+
+
 def _really(kind: str) -> BeforeValidator:
     def number(value: Any) -> Any:
         if isinstance(value, bool | str):
@@ -117,7 +128,7 @@ def _folder_name(name: str) -> str:
     return name
 
 
-Named: TypeAlias = Annotated[Plugin, BeforeValidator(_named)]
+Named: TypeAlias = Annotated[Plugin, BeforeValidator(_plugin)]
 Real: TypeAlias = Annotated[float, _really("number")]
 Whole: TypeAlias = Annotated[int, _really("integer")]
 Rate: TypeAlias = Annotated[Real, Gt(0)]
@@ -312,6 +323,8 @@ class Experiment(_Frozen):
     search: dict[str, tuple[Any, ...]] = {}
     """What `coterie tune` tries: `train.lr`, `train.personalize_lr` or `train.optimizer` (for every method)
     or `methods.LABEL.OPTION`, and the values; empty: learning rates, and what each method proposes."""
+    home: Path | None = None
+    """Where modules and data files of your own are looked for first; absent: beside this file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -370,7 +383,18 @@ class Experiment(_Frozen):
             )
         return self
 
-    # Every constructor goes through `parse`, so that every mistake is a ConfigError with a path.
+    def __init__(self, **values: Any) -> None:
+        """Every mistake is a ConfigError with a path."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            for item in error.errors():
+                if item["type"] == "extra_forbidden":
+                    *path, key = (str(p) for p in item["loc"])
+                    raise UnknownNameError(
+                        f"key {'.'.join((*path, key))!r}:", key, _keys(type(self), path)
+                    ) from None
+            raise ConfigError(explain(error, values=values)) from None
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, plugins: bool = True) -> Experiment:
@@ -378,19 +402,11 @@ class Experiment(_Frozen):
 
         Without `plugins`, those that it names are not looked at, and torch is not loaded.
         """
-        try:
-            experiment = cls.model_validate(dict(values))
-        except ValidationError as error:
-            for item in error.errors():
-                if item["type"] == "extra_forbidden":
-                    *path, key = (str(p) for p in item["loc"])
-                    raise UnknownNameError(
-                        f"key {'.'.join((*path, key))!r}:", key, _keys(cls, path)
-                    ) from None
-            raise ConfigError(explain(error, values=values)) from None
+        experiment = cls(**values)
         if plugins:
-            for world in experiment.worlds():
-                world.experiment._plugins()
+            with at_home(experiment.home):
+                for world in experiment.worlds():
+                    world.experiment._plugins()
             experiment._searchable()
         return experiment
 
@@ -403,6 +419,7 @@ class Experiment(_Frozen):
         for path, value in (overrides or {}).items():
             _refuse_misspelt(values, path)
             _put(values, path, value, cls().plain())
+        values = settled(values, Path(source)) if str(source).endswith(".toml") else values
         return cls.parse(values, plugins=plugins)
 
     def replace(self, **overrides: Any) -> Experiment:
@@ -452,7 +469,7 @@ class Experiment(_Frozen):
 
     def fingerprint(self) -> str:
         """A hash of everything that determines the results to the bit."""
-        values = {k: v for k, v in self.plain().items() if k not in ("name", "search")}
+        values = {k: v for k, v in self.plain().items() if k not in ("name", "search", "home")}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def worlds(self) -> Iterator[World]:
@@ -473,9 +490,9 @@ class Experiment(_Frozen):
                         raise UnknownNameError("method in the grid:", min(strangers), self.methods)
                     one["methods"] = {label: one["methods"][label]}
                     try:
-                        experiment = type(self).model_validate(one)
-                    except ValidationError as error:
-                        raise ConfigError(f"grid: {explain(error, values=one)}") from None
+                        experiment = type(self)(**one)
+                    except ConfigError as error:
+                        raise ConfigError(f"grid: {error}") from None
                     name = f"{label} [{called}]" if called else label
                     own = experiment.methods[label].train.given()
                     train = experiment.train.model_copy(update=own)
@@ -555,6 +572,29 @@ def _read(source: str | Path) -> dict[str, Any]:
     if not values:
         raise ConfigError(f"{source} is empty: expected an experiment, such as `coterie new` writes")
     return values
+
+
+def settled(values: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """The settings of a file with its folder as `home`, if anything they name lies there or is a module.
+
+    So they can be resumed from anywhere; a `home` that they bring along stays, unless it is elsewhere now.
+    """
+    folder, given = file.resolve().parent, values.get("home", "")
+    if not isinstance(given, str):
+        return dict(values)
+    if given and os.path.isdir(folder / given):
+        return {**values, "home": str(folder / given)}
+    own = any(":" in text or (text and os.path.exists(folder / text)) for text in _texts(values))
+    return {**values, "home": str(folder)} if own else {k: v for k, v in values.items() if k != "home"}
+
+
+def _texts(values: Any) -> Iterator[str]:
+    """All text in nested tables and lists."""
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, Mapping | list | tuple):
+        for value in values.values() if isinstance(values, Mapping) else values:
+            yield from _texts(value)
 
 
 def _put(values: dict[str, Any], path: str, value: Any, defaults: Any = None) -> None:

@@ -23,20 +23,24 @@ import functools
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from coterie.core.attack import Attack
-from coterie.core.data import Dataset, Federation, Partition, Split
+from coterie.core.data import Dataset, Federation, Partition, Scaling, Split
 from coterie.core.errors import ConfigError, DataError
+from coterie.core.home import at_home
 from coterie.core.registry import own_code
 from coterie.core.streams import Stream
 from coterie.datasets._given import dataset, sound
+from coterie.datasets._steady import steady_test_part
 from coterie.datasets._table import Table, table
 from coterie.experiment import Attackers, Data, Experiment, Plugin
+from coterie.models._given import model
+from coterie.models._tokens import input_type
 from coterie.partitions._draw import (
     Floats,
     Ints,
@@ -57,42 +61,69 @@ ATTEMPTS = 10
 """How often all data are dealt anew if some client gets fewer than `data.min_partition_size`."""
 TINY = 1e-9
 """Keeps a product such as 0.07 * 100 from being rounded up to 8."""
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Dealer:
     """Makes federations; what they have in common is read, computed and held in memory once."""
 
-    def __init__(self, root: Path | None) -> None:
-        self._root = root
+    def __init__(self, root: Path | None, scaling: Scaling | None = None, *, steady: bool = False) -> None:
+        """`scaling`: the one that a trained model has, in place of one fitted to the training rows.
+
+        `steady`: a row's own content says whether it is for testing, so that others may be added later.
+        """
+        self._root, self._scaling, self._steady = root, scaling, steady
         self._tables: dict[str, Table] = {}
         self._views: dict[str, Views] = {}
-        self._federations: dict[tuple[str, int, str, int], Federation] = {}
+        self._federations: dict[tuple[str, int, str, int, int], Federation] = {}
 
     def federation(self, experiment: Experiment, seed: int) -> Federation:
         """The clients of an experiment for one seed."""
         data, uniform = experiment.data, experiment.evaluate.uniform
-        key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), seed
+        rows = self._table(experiment)
+        key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), id(rows), seed
         if key not in self._federations:
             if (attack := experiment.attack.attack) is None:
-                found = _federation(data, uniform, self._table(data), self._seen(data), seed)
+                test = _test_part(rows, data.test_share, seed, self._steady)
+                seen = self._seen(data, rows)
+                found = self._scaled(_federation(data, uniform, rows, test, seen, seed), rows, seen)
             else:
                 honest = experiment.model_copy(update={"attack": Attackers()})
                 found = _attacked(self.federation(honest, seed), experiment.attack, attack, seed)
             self._federations[key] = found
         return self._federations[key]
 
-    def _table(self, data: Data) -> Table:
-        key = data.set.model_dump_json()
-        if key not in self._tables:
-            self._tables[key] = table(_loaded(data.set, self._root))
-        return self._tables[key]
+    def _table(self, experiment: Experiment) -> Table:
+        """The data set, with whole numbers as the experiment's model takes them."""
+        source, chosen = experiment.data.set, experiment.model
+        if (key := source.model_dump_json()) not in self._tables:
+            with at_home(experiment.home):
+                self._tables[key] = table(_loaded(source, self._root))
+        rows = self._tables[key]
+        if rows.x.is_floating_point() or rows.transform == "standard":
+            return rows
+        if (own := key + chosen.model_dump_json()) not in self._tables:
+            made = model(chosen.name, chosen.options, tuple(rows.x.shape[1:]), len(rows.classes))
+            kind = input_type(made, chosen.name, rows.x)
+            typed = self._tables.setdefault(f"{key} {kind}", rows._replace(x=rows.x.to(kind)))
+            self._tables[own] = typed  # models that take the same share it
+        return self._tables[own]
 
-    def _seen(self, data: Data) -> Views:
-        key = data.model_dump_json(include={"set", "shift"})
-        if key not in self._views:
+    def _seen(self, data: Data, rows: Table) -> Views:
+        if (key := f"{id(rows)} {data.shift!r}") not in self._views:
             shifts = tuple(_plugin(s, "shift", f"data.shift.{k}", "inputs") for k, s in enumerate(data.shift))
-            self._views[key] = views(self._table(data).x, shifts)
+            self._views[key] = views(rows.x, shifts)
         return self._views[key]
+
+    def _scaled(self, found: Federation, rows: Table, seen: Views) -> Federation:
+        """Scale the inputs as the data set wants them, fitted to the rows that some client trains on."""
+        pool, scaling = found.pool, None
+        if rows.transform == "standard":
+            trained = (found.train.index % len(rows.x)).unique()  # shifted copies of all rows lie end to end
+            scaling = self._scaling or Scaling.of(rows.x[trained])
+            pool = views(scaling(rows.x), seen.shifts).pool
+        facts = {"columns": rows.columns, "transform": rows.transform, "scaling": scaling}
+        return dataclasses.replace(found, pool=pool, **facts)
 
 
 def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
@@ -118,14 +149,13 @@ def _plugin(plugin: Plugin, kind: str, where: str, method: str) -> Any:
     return built
 
 
-def _federation(data: Data, uniform: int, rows: Table, seen: Views, seed: int) -> Federation:
+def _federation(data: Data, uniform: int, rows: Table, test: Mask, seen: Views, seed: int) -> Federation:
     classes = len(rows.classes)
     standing = _standing(data, rows, len(seen.start))
     called = names(torch.from_numpy(rows.y), classes, seen.shifts, seed).numpy()
     start = seen.start.numpy()
-    test = _test_part(rows, data.test_share, seed)
 
-    def stock(part: npt.NDArray[np.bool_], domain: Ints, purpose: str) -> Shelves:
+    def stock(part: Mask, domain: Ints, purpose: str) -> Shelves:
         shape = int(domain.max()) + 1, classes
         return shelves(np.flatnonzero(part), domain[part], rows.y[part], shape, Stream(seed, purpose))
 
@@ -222,21 +252,26 @@ def _standing(data: Data, rows: Table, combinations: int) -> _Standing:
     return _Standing(client, *np.divmod(client * groups // data.clients, combinations))
 
 
-def _test_part(rows: Table, share: float, seed: int) -> npt.NDArray[np.bool_]:
+def _test_part(rows: Table, share: float, seed: int, steady: bool) -> Mask:
     """Which rows are for testing: if it is to be drawn, this share of every owner's, task's and label's."""
     if rows.test is not None:
         return rows.test
+    test = steady_test_part(rows, share, seed) if steady else _drawn_test_part(rows, share, seed)
+    if not test.any():
+        raise DataError(
+            f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every "
+            f"class (of every owner and group) has a single sample"
+        )
+    return test
+
+
+def _drawn_test_part(rows: Table, share: float, seed: int) -> Mask:
     domain = (rows.owner + 1) * (rows.task.max() + 1) + rows.task
     shape = int(domain.max()) + 1, len(rows.classes)
     stock = shelves(np.arange(len(rows.y)), domain, rows.y, shape, Stream(seed, "test part"))
     test = np.zeros(len(rows.y), dtype=bool)
     chosen = position(stock.size) < np.repeat(_share(stock.size, share).ravel(), stock.size.ravel())
     test[stock.rows[chosen]] = True
-    if not test.any():
-        raise DataError(
-            f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every "
-            f"class (of every owner and group) has a single sample"
-        )
     return test
 
 
@@ -384,10 +419,10 @@ def _proportions(partition: Partition, stock: Shelves, mine: Ints, seed: int, at
             part = partition.proportions(y, classes, clients, Stream(seed, f"proportions {attempt} {domain}"))
         if not isinstance(part, torch.Tensor):
             raise ConfigError(f"data.partition: proportions must be a tensor, got {type(part).__name__}")
-        if part.shape != (clients, classes) or not bool((part >= 0).all()) or not _ones(part.sum(dim=1)):
+        if flaw := _flaw(part, (clients, classes)):
             raise ConfigError(
                 f"data.partition: proportions must have the shape ({clients}, {classes}), no negative entry "
-                f"and rows that sum to one; got shape {tuple(part.shape)}"
+                f"and rows that sum to one; got {flaw}"
             )
         p[who] = part.numpy()
     return p
@@ -433,7 +468,9 @@ def _uniforms(seed: int, purpose: str, shape: tuple[int, ...]) -> Floats:
     return u
 
 
-def _ones(total: torch.Tensor) -> bool:
-    return bool(
-        torch.allclose(total.double(), torch.ones_like(total, dtype=torch.float64), rtol=0, atol=1e-6)
-    )
+def _flaw(p: torch.Tensor, shape: tuple[int, int]) -> str | None:
+    """What of a partition's answer is no label proportions."""
+    if p.shape != shape:
+        return f"shape {tuple(p.shape)}"
+    sound = (p >= 0).all(dim=1) & ((p.double().sum(dim=1) - 1).abs() <= 1e-6)  # not so where there is a NaN
+    return None if bool(sound.all()) else f"a row {[round(share, 6) for share in p[~sound][0].tolist()]}"

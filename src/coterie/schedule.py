@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from coterie.core.errors import ConfigError
+from coterie.core.home import at_home
 from coterie.core.links import Channel, Graph, Links, Topology
 from coterie.core.registry import kind_of, own_code
 from coterie.core.streams import Stream
@@ -131,7 +132,7 @@ class Schedule:
             raise ConfigError(f"exchange.topology: {exchange.topology.name!r} has no method `neighbours`")
         if not isinstance(channel, Channel):
             raise ConfigError(f"exchange.channel: {exchange.channel.name!r} has no method `links`")
-        with own_code(f"exchange.topology: {exchange.topology.name!r} failed"):
+        with own_code(f"exchange.topology: {exchange.topology.name!r} failed"), at_home(experiment.home):
             neighbours = topology.neighbours(clients, Stream(seed, "topology"))
         graph = Graph(clients, _within(neighbours, clients))
         failed = f"exchange.channel: {exchange.channel.name!r} failed"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from coterie.core.data import Scaling
 from coterie.core.errors import DataError
 from coterie.datasets.csv import Csv
 
@@ -83,14 +84,24 @@ def test_signed_log1p(folder: Path) -> None:
 def test_standard_uses_the_training_part(folder: Path) -> None:
     data = Csv("train.csv", label="kind", drop=("id",), test="test.csv", transform="standard").load(folder)
     assert data.test is not None
+    assert data.transform == "standard"
+    scaling = Scaling.of(data.train.x)
     std = math.sqrt(8 / 3)  # of 0, 2, 4, whose mean is 2
-    torch.testing.assert_close(data.train.x[:, 0], torch.tensor([-2 / std, 0, 2 / std]))
-    torch.testing.assert_close(data.test.x[:, 0], torch.tensor([4 / std, 6 / std]))
+    torch.testing.assert_close(scaling(data.train.x)[:, 0], torch.tensor([-2 / std, 0, 2 / std]))
+    torch.testing.assert_close(scaling(data.test.x)[:, 0], torch.tensor([4 / std, 6 / std]))
 
 
 def test_standard_leaves_a_constant_column_finite(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("a,k\n5,x\n5,y\n")
-    assert Csv("c.csv", label="k", transform="standard").load(tmp_path).train.x.tolist() == [[0], [0]]
+    x = Csv("c.csv", label="k", transform="standard").load(tmp_path).train.x
+    assert Scaling.of(x)(x).tolist() == [[0], [0]]
+
+
+def test_what_is_to_be_scaled_keeps_its_digits(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("time,k\n1700000001,x\n1700000003,y\n")
+    data = Csv("c.csv", label="k", transform="standard").load(tmp_path)
+    assert Scaling.of(data.train.x)(data.train.x).tolist() == [[-1], [1]]
+    assert data.columns == ("time",)
 
 
 @pytest.mark.parametrize(

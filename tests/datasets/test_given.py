@@ -16,7 +16,7 @@ X, Y = torch.arange(6.0).view(3, 2), torch.tensor([0, 1, 1])
 def test_a_pair() -> None:
     data = dataset((np.array([[1, 2], [3, 4]]), [0, 2]), "mine")
     assert data.train.x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert data.train.x.dtype == torch.float32
+    assert data.train.x.dtype == torch.int64  # until it is known what the model takes
     assert data.train.owner is None
     assert data.classes == ("0", "1", "2")
 
@@ -58,7 +58,12 @@ def test_what_a_function_may_not_return(given: Any, message: str) -> None:
         (Samples(X, Y.float()), None, "got torch.float32"),
         (Samples(X, Y + 1), None, "y must be from 0 to 1, got 1 to 2"),
         (Samples(X, Y - 1), None, "got -1 to 0"),
-        (Samples(X.long(), Y), None, "x must be floating point"),
+        (Samples(X.bool(), Y), None, "x must be floating point or whole numbers"),
+        (
+            Samples(X.to(torch.complex64), Y),
+            None,
+            "x must be floating point or whole numbers .* got torch.complex64",
+        ),
         (Samples(X[:, 0], Y), None, r"shape \[n, ...\]"),
         (Samples(X[:0], Y[:0]), None, "training part: there are no samples"),
         (Samples(X / X, Y), None, "x of sample 0 is not finite"),

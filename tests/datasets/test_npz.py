@@ -40,7 +40,7 @@ def test_everything(tmp_path: Path) -> None:
         group_test=Y[:2],
         classes=np.array(["no", "yes"]),
     ).load(None)
-    assert data.train.x.dtype == torch.float32
+    assert data.train.x.dtype == torch.uint8  # as what the model takes it, the dealer finds out
     assert data.train.y.dtype == torch.int64
     assert data.train.owner is not None
     assert data.train.owner.tolist() == [0, 0, 1, 1]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - everybody calls it F
 
 from coterie.core.algorithm import Algorithm
+from coterie.core.streams import Stream
 from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Info, Probe, Start, State
 
@@ -227,3 +228,24 @@ class Counting(Algorithm):
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
         memory = {**state.memory, "woke": state.memory["woke"] + 1, "twice": 2 * state.memory["twice"]}
         return state._replace(memory=memory), {"woke": memory["woke"]}
+
+
+class Tokens(nn.Module):
+    """A bag of words: a class, not a function, that takes whole numbers."""
+
+    def __init__(self, inputs: Shape, classes: int, vocabulary: int = 12) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, 5)
+        self.head = nn.Linear(5, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.embed(x).mean(dim=-2))
+        return out
+
+
+def sentences(kind: str = "int64") -> tuple[Any, Any]:
+    """Of six words out of twelve; a label has four words of its own."""
+    y = torch.arange(180) % 3
+    words = Stream(3, "sentences").integers(6, client=torch.arange(180), high=8)
+    x = torch.where(words < 4, words + 4 * y[:, None], words)
+    return x.numpy().astype(kind), y.numpy()

@@ -19,6 +19,7 @@ from tests.trees import same
 STEPS, BATCH, LR = 5, 4, 0.1
 VECTORS = ["batch_norm", "batch_norm_without_memory", "layer_norm", "dropout", "residual", "attentive"]
 IMAGES = ["conv", "conv_batch_norm", "group_norm", "instance_norm", "channel_dropout"]
+TOKENS = {"data__set": "tests.engine.nets:sentences"}
 DIGITS = {"data__set": "digits", "data__sizes": [6, 12], "evaluate__uniform": 10}
 
 
@@ -60,7 +61,7 @@ def by_hand(model: nn.Module, make: Any, feed: Feed, client: int, state: dict[st
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # of attention: it only says so
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [(n, {}) for n in VECTORS] + [(n, DIGITS) for n in IMAGES],
+    [(n, {}) for n in VECTORS] + [(n, DIGITS) for n in IMAGES] + [("Tokens", TOKENS)],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 from coterie.peer.memory import Network
 from coterie.peer.node import Node
+from coterie.peer.process import client_of
 from coterie.peer.roster import Fixed
 from coterie.peer.settings import Settings
 from coterie.peer.store import Store
@@ -52,8 +53,8 @@ class Peer:
     def __init__(self, network: Network, settings: Settings, wall: float = 0.0, name: str = "") -> None:
         self.network, self.settings = network, settings
         self.name = name or f"p{settings.client}"
-        client = settings.client_of(self.name, settings.federation(settings.beside(settings.state)))
         self.store = Store(settings.state)
+        client = client_of(settings, self.name, settings.beside(settings.state), self.store)
         roster = Fixed(settings.peers, self.name)
         self.node = Node(self.name, settings, client, self.store, roster, wall=wall)
         self.stop = asyncio.Event()

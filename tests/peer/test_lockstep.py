@@ -34,6 +34,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "base": {"name": "FedAvg", "share": "base"},
         },
     },
+    "tokens": {
+        "model": {"name": "tests.engine.nets:Tokens"},
+        "data__set": "tests.engine.nets:sentences",
+        "exchange__probe": 5,
+        "methods": {"KD-PDFL": {}, "FedAvg": {}},
+    },
     "attacked": {
         "attack": {"name": "sign_flip", "share": 0.3},
         "methods": {"half": {"name": "FedAvg", "adoption": "average"}},

@@ -33,7 +33,7 @@ def test_to_plain_data_and_back(tmp_path: Path) -> None:
     assert again.plain() == one.plain()
     (tmp_path / "peer.toml").write_text(dumps(one.plain()))
     loaded = Settings.load(tmp_path / "peer.toml").plain()
-    assert loaded == {**one.plain(), "identity": str(tmp_path / "identity")}
+    assert loaded == {**one.plain(), "identity": str(tmp_path / "identity"), "home": str(tmp_path)}
     world = one.world()
     assert world.experiment.train.lr == 0.3
     assert world.experiment.data.clients == 4

@@ -89,7 +89,9 @@ def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
                 "address": f"127.0.0.1:{7000 + number}",
                 "peers": {f"p{i}": f"127.0.0.1:{7000 + i}" for i in range(2)},
                 "state": str(home / "state"),
-                "data": {"set": {"name": "csv", "path": "ward.csv", "label": "label"}},
+                "data": {
+                    "set": {"name": "csv", "path": "ward.csv", "label": "label", "transform": "standard"}
+                },
                 "model": {"name": "mlp", "hidden": [5]},
                 "train": {"iterations": 40, "batch": 4},
                 "exchange": {"every": 5},
@@ -108,6 +110,12 @@ def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
     found = replay([tmp_path])
     assert all(one.agrees and one.t == 40 for one in found)
     assert sum(one.wakes for one in found) > 4
+    model = tmp_path / "ward0" / "state" / "model.safetensors"
+    form, facts, tensors = saved.load(model, store.FORMAT)
+    # Inputs are scaled as is saved with the model, not as fits the file now.
+    facts["inputs"]["mean"][0] += 0.5
+    saved.save(model, str(form), facts, tensors)
+    assert not replay([tmp_path])[0].agrees
 
 
 @pytest.fixture(scope="module")

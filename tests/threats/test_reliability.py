@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from coterie.core.types import Message
+from coterie.peer import store
 from coterie.peer import wire as letters
 from coterie.peer.errors import PeerError, Reason, Refused, Unreachable
 from coterie.peer.grpc_client import GrpcTransport
@@ -529,6 +530,36 @@ def test_sigterm(tmp_path: Path) -> None:
             left, saved = world.rows(name, "left")[-1], world.rows(name, "saved")[-1]
             assert (saved["version"][1], saved["t"]) == (left["event"], left["t"])
         world.learned_on("p0")
+
+
+def test_rows_are_added_between_two_starts(tmp_path: Path) -> None:
+    """A trained model sees its inputs scaled as before."""
+
+    def ward(rows: int) -> None:
+        lines = "".join(f"{i},{1000 * (i // 60) + i % 7},{'xy'[i % 2]}\n" for i in range(rows))
+        (tmp_path / "p0" / "ward.csv").write_text(f"a,b,kind\n{lines}")
+
+    def lived(until: int) -> dict[str, Any]:
+        world.start("p0")
+        world.until(lambda: world.t("p0") > until)
+        world.signal(signal.SIGTERM, "p0")
+        assert world.processes["p0"].wait(10) == 0
+        facts: dict[str, Any] = store.read(world.processes["p0"].state / "model.safetensors")[0]
+        return facts
+
+    source = {"name": "csv", "path": "ward.csv", "label": "kind", "transform": "standard"}
+    with opened(tmp_path, 1, data={"set": source}) as world:
+        file = world.processes["p0"].file
+        alone = {k: v for k, v in Settings.load(file).plain().items() if k not in ("client", "slots")}
+        world.settle("p0", alone)
+        ward(60)
+        before = lived(until=0)
+        ward(120)
+        after = lived(until=before["t"])
+        assert after["inputs"] == before["inputs"]
+        assert after["t"] > before["t"]
+        assert world.said("p0", "inputs are scaled")[-1]["how"] == "as saved with the model"
+        quiet(world)
 
 
 def test_a_storm_of_cancelled_calls(tmp_path: Path) -> None:

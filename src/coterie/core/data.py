@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
+from coterie.core.errors import DataError
 from coterie.core.streams import Stream
 
-__all__ = ["Dataset", "Federation", "Partition", "Samples", "Shift", "Source", "Split"]
+__all__ = ["Dataset", "Federation", "Partition", "Samples", "Scaling", "Shift", "Source", "Split"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +20,7 @@ class Samples:
     """Labelled samples."""
 
     x: Tensor
-    """`[n, ...]` floating point."""
+    """`[n, ...]` floating point, or whole numbers, such as tokens."""
     y: Tensor
     """`[n]` int64, from 0."""
     group: Tensor | None = None
@@ -35,6 +37,37 @@ class Dataset:
     test: Samples | None
     classes: tuple[str, ...]
     """The labels' names."""
+    columns: tuple[str, ...] = ()
+    """The features' names, where they have any."""
+    transform: str = "none"
+    """What is done to the features: "standard" once the training rows are known, for mean 0 and deviation 1
+    over them; any other was done already and is kept on record."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Feature by feature, (x - mean) / deviation: fitted once, saved with the model, the same ever after."""
+
+    mean: Tensor
+    """`[...]` float64, of the shape of one sample."""
+    deviation: Tensor
+    """`[...]` float64, never 0."""
+
+    @classmethod
+    def of(cls, x: Tensor) -> Scaling:
+        """Fitted to samples `[n, ...]`; a feature that is the same in all of them is only moved to 0."""
+        deviation = x.double().std(dim=0, correction=0)
+        return cls(x.double().mean(dim=0), torch.where(deviation > 0, deviation, 1.0))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The scaled samples, float32."""
+        if x.shape[1:] != self.mean.shape:
+            raise DataError(
+                f"the model was trained on samples of shape {list(self.mean.shape)}, but those of the data "
+                f"are {list(x.shape[1:])} now; bring the former columns back, or begin anew with an empty "
+                "state folder"
+            )
+        return ((x.double() - self.mean) / self.deviation).float()
 
 
 class Source(Protocol):
@@ -87,7 +120,8 @@ class Federation:
     """M clients and their data, for one seed."""
 
     pool: Tensor
-    """`[P, ...]`: every sample any client can have, once; shared between seeds."""
+    """`[P, ...]`: every sample any client can have, once, floating point or, if the model takes them, int64;
+    shared between seeds that scale it alike."""
     train: Split
     validation: Split
     personal: Split
@@ -97,3 +131,9 @@ class Federation:
     group: Tensor
     """`[M]` int64: the true group of every client."""
     classes: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    """The features' names, where they have any."""
+    transform: str = "none"
+    """What was done to them."""
+    scaling: Scaling | None = None
+    """That of the transform "standard"."""

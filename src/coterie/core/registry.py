@@ -2,7 +2,8 @@
 
 A plugin of a kind lives in the folder of that kind (`coterie/algorithms/kd_pdfl.py`) and registers
 itself. Names are compared without case, blanks, dashes and underscores, so `kd_pdfl` finds
-`KD-PDFL`. A name with a colon, `"pkg.mod:Name"`, is imported from the user's own code.
+`KD-PDFL`. A name with a colon, `"pkg.mod:Name"`, is imported from the user's own code, which may lie
+beside the settings (`coterie.core.home`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import math
 import os
 import pkgutil
 import sys
+import sysconfig
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
+from coterie.core.home import beside, home
 from coterie.core.memory import out_of_memory
 from coterie.core.values import allowed
 
@@ -60,6 +63,14 @@ KINDS = {
 }
 """Each kind of plugin and the folder its files live in."""
 
+_LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""Where the user need not look for a mistake, unless the plugin lies there ..."""
+_NEVER = (
+    os.path.join(Path(__file__).parents[1], ""),
+    "<frozen ",
+    *(os.path.join(folder, "torch", "") for folder in _LIBRARIES),
+)
+"""... and where not in any case: in coterie, the import system and torch."""
 _plugins: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 T = TypeVar("T")
 
@@ -108,25 +119,26 @@ def find(kind: str, name: str) -> Any:
 def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     """The plugin's frozen dataclass with validated options; errors carry the path of the key.
 
-    A plain function from the user's own code is taken too, with its options bound.
+    A plain function from the user's own code is taken too, and as a model an `nn.Module` class, with the
+    options bound.
     """
     with own_code(f"{where}: {kind} {name!r} cannot be imported"):
         plugin = find(kind, name)
-    if inspect.isfunction(plugin):
+    if called := inspect.isfunction(plugin) or (kind == "model" and _is_module(plugin)):
         fields: Mapping[str, Any] = inspect.signature(plugin).parameters
     elif inspect.isclass(plugin) and dataclasses.is_dataclass(plugin):
         fields = {f.name: f for f in dataclasses.fields(plugin) if f.init}
     else:
         raise ConfigError(
-            f"{where}: {kind} {name!r} must be a dataclass whose fields are its options, or a function, "
-            f"got {type(plugin).__name__}"
+            f"{where}: {kind} {name!r} must be a dataclass whose fields are its options, or a function"
+            f"{', or an nn.Module class' if kind == 'model' else ''}, got {_called(plugin)}"
         )
     for key, value in options.items():
         if key not in fields:
             raise UnknownNameError(f"option {where}.{key} of {kind} {name!r}:", key, fields)
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{where}.{key}: expected a finite number, got {value}")
-    if inspect.isfunction(plugin):
+    if called:
         return functools.partial(plugin, **options)
     try:
         made = TypeAdapter(plugin).validate_python(dict(options))
@@ -264,14 +276,26 @@ def kind_of(given: object) -> str:
 
 
 def told(error: BaseException) -> str:
-    """What went wrong in the user's own code, and where."""
+    """What went wrong in the user's own code, and the line of it that came last."""
     what = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{what} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else what
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NEVER)]
+    own = [f for f in frames if not f.filename.startswith(_LIBRARIES)] or frames
+    return f"{what} ({own[-1].filename}, line {own[-1].lineno})" if own else what
+
+
+def _is_module(plugin: Any) -> bool:
+    from torch import nn  # here, where the plugin has loaded it
+
+    return inspect.isclass(plugin) and issubclass(plugin, nn.Module)
+
+
+def _called(plugin: Any) -> str:
+    return f"the class {plugin.__name__}" if inspect.isclass(plugin) else f"a {type(plugin).__name__}"
 
 
 def _brief(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else f"{line[:77]}..."
 
 
 def _written(loc: tuple[int | str, ...], values: Any) -> list[str]:
@@ -312,16 +336,23 @@ def _imported(kind: str, name: str) -> Any:
     module, _, attribute = name.partition(":")
     if not module or module.startswith("."):
         raise ConfigError(f"{kind} {name!r}: expected 'pkg.mod:Name', an absolute module and a name in it")
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)  # the user's own file, where the command is given
+    # The user's own file: beside the settings, or where the command is given.
+    places = dict.fromkeys([*([str(folder)] if (folder := home()) else []), os.getcwd()])
+    sys.path[:0] = [place for place in places if place not in sys.path]
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # a package that the user's code needs
             raise
         raise ConfigError(
-            f"{kind} {name!r}: no module {module!r} in {here} or among the installed packages"
+            f"{kind} {name!r}: no module {module!r} in {', '.join(places)} or among the installed packages"
         ) from None
+    there = beside(Path(*module.split(".")).with_suffix(".py"))
+    if there is not None and (file := found.__file__) and not there.samefile(file):
+        raise ConfigError(
+            f"{kind} {name!r}: the module {module!r} is {file} in this process, not {there}; give one of "
+            "them another name"
+        )
     try:
         return getattr(found, attribute)
     except AttributeError:

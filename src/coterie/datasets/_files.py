@@ -9,13 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coterie.core.errors import DataError
+from coterie.core.home import beside
 
 __all__ = ["located", "reading"]
 
 
 def located(root: Path | None, path: str) -> Path:
-    """The full path, taken from the data folder if it is relative; a DataError if nothing is there."""
-    full = Path(root or ".").absolute() / Path(path).expanduser()
+    """The full path; a relative one is looked for in the data folder, beside the settings, or else here."""
+    given = Path(path).expanduser()
+    full = Path(root or ".").absolute() / given
+    if root is None or not full.exists():
+        full = beside(given) or full
     if not full.exists():
         raise DataError(
             f"there is no {full}; name the folder that holds it with --data or COTERIE_DATA, "

@@ -46,11 +46,8 @@ def numbered(*labels: Tensor) -> tuple[str, ...]:
 
 def samples(x: Any, y: Any, group: Any = None, owner: Any = None, *, where: str) -> Samples:
     """Arrays or tensors as `Samples`."""
-    inputs = _tensor(x, "x", where)
-    if not inputs.is_floating_point():
-        inputs = inputs.float()
     return Samples(
-        inputs,
+        _inputs(x, where),
         _integers(y, "y", where),
         *(
             None if part is None else _integers(part, name, where)
@@ -83,10 +80,10 @@ def _sound(part: Samples, classes: int, where: str) -> None:
     n = len(part.x)
     if n == 0:
         raise DataError(f"{where}: there are no samples")
-    if part.x.dim() < 2 or not part.x.is_floating_point():
+    if part.x.dim() < 2 or part.x.is_complex() or part.x.dtype == torch.bool:
         raise DataError(
-            f"{where}: x must be floating point of shape [n, ...], got {part.x.dtype} of shape "
-            f"{tuple(part.x.shape)}"
+            f"{where}: x must be floating point or whole numbers of shape [n, ...], got {part.x.dtype} of "
+            f"shape {tuple(part.x.shape)}"
         )
     for name in ("y", "group", "owner"):
         values = getattr(part, name)
@@ -121,6 +118,12 @@ def _tensor(values: Any, name: str, where: str) -> Tensor:
         return torch.from_numpy(np.array(values))
     except (TypeError, ValueError) as error:
         raise DataError(f"{where}: {name} is not an array of numbers: {error}") from None
+
+
+def _inputs(values: Any, where: str) -> Tensor:
+    """Floating point and whole numbers as they are; what is true or false becomes 1 or 0."""
+    tensor = _tensor(values, "x", where)
+    return tensor.float() if tensor.dtype == torch.bool else tensor
 
 
 def _integers(values: Any, name: str, where: str) -> Tensor:

@@ -28,6 +28,10 @@ class Table(NamedTuple):
     test: npt.NDArray[np.bool_] | None
     """Which rows are for testing, unless that is still to be drawn."""
     classes: tuple[str, ...]
+    columns: tuple[str, ...]
+    """The features' names, where they have any."""
+    transform: str
+    """What is done to the features; "standard" still is to be."""
 
 
 def table(data: Dataset) -> Table:
@@ -50,4 +54,6 @@ def table(data: Dataset) -> Table:
         owned=data.train.owner is not None,
         test=np.arange(sum(len(part.y) for part in parts)) >= len(data.train.y) if data.test else None,
         classes=data.classes,
+        columns=data.columns,
+        transform=data.transform,
     )

@@ -44,8 +44,8 @@ class Csv:
     drop: tuple[str, ...] = ()
     """Columns to leave out."""
     transform: Literal["none", "signed_log1p", "standard"] = "none"
-    """`signed_log1p`: sign(x) log(1 + |x|); `standard`: mean 0 and variance 1 over the training part
-    (over all rows where the experiment is to split them)."""
+    """`signed_log1p`: sign(x) log(1 + |x|); `standard`: mean 0 and variance 1 over the rows that are not
+    for testing."""
     classes: tuple[str, ...] = ()
     """All labels there are, in order, where a file may lack some."""
     common_classes: bool = False
@@ -76,23 +76,17 @@ class Csv:
                 )
         classes = self.classes or tuple(map(str, np.unique(train.y)))
         order = np.argsort(classes)
-        shift, scale = self._statistics(train.x)
+        standard = self.transform == "standard"
 
         def samples(table: _Table) -> Samples:
             x = np.sign(table.x) * np.log1p(np.abs(table.x)) if self.transform == "signed_log1p" else table.x
-            inputs = torch.from_numpy((x - shift) / scale).float()
+            inputs = torch.from_numpy(x)
             labels = order[np.searchsorted(classes, table.y, sorter=order)]
-            return Samples(inputs, torch.from_numpy(labels), group)
+            # What is still to be scaled keeps its digits: a date in seconds has more than float32 holds.
+            return Samples(inputs if standard else inputs.float(), torch.from_numpy(labels), group)
 
-        return Dataset(samples(train), None if test is None else samples(test), classes)
-
-    def _statistics(
-        self, x: npt.NDArray[np.float64]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        if self.transform != "standard" or not len(x):
-            return np.zeros(x.shape[1]), np.ones(x.shape[1])
-        std = x.std(axis=0)
-        return x.mean(axis=0), np.where(std > 0, std, 1.0)
+        parts = samples(train), None if test is None else samples(test)
+        return Dataset(*parts, classes, tuple(train.columns), self.transform)
 
     def _read(self, path: Path, columns: list[str] | None = None) -> _Table:
         """The file's features, in the order of `columns` if they are given, and its labels."""

@@ -33,7 +33,7 @@ def accuracy(task: Task, feed: Feed, part: Part, state: State) -> Tensor:
     n, width = len(part.count), int(part.count.max())
     if not width:
         return torch.full((n,), torch.nan)
-    numbers = _most_numbers(task, feed.pool.shape[1:]) * width
+    numbers = _most_numbers(task, feed.pool.shape[1:], feed.pool.dtype) * width
     step = at_once(3 * numbers * feed.pool.element_size(), feed.pool.device)  # in, out, and one to spare
     results = []
     for at in range(0, n, step):
@@ -47,7 +47,7 @@ def accuracy(task: Task, feed: Feed, part: Part, state: State) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def _most_numbers(task: Task, inputs: torch.Size) -> int:
+def _most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
     """The most that any layer takes in or puts out for one sample."""
     most = [inputs.numel()]
     model = task.evaluated[1]
@@ -58,10 +58,10 @@ def _most_numbers(task: Task, inputs: torch.Size) -> int:
 
     hooks = [module.register_forward_hook(look) for module in model.modules()]
     try:
-        like = next(model.parameters())
+        device = next(model.parameters()).device
         with torch.no_grad():
             # Two samples: a normalisation by the batch cannot do with one.
-            model(torch.zeros(2, *inputs, dtype=like.dtype, device=like.device))
+            model(torch.zeros(2, *inputs, dtype=dtype, device=device))
     finally:
         for hook in hooks:
             hook.remove()

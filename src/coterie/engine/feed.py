@@ -57,6 +57,8 @@ class Feed:
     owned: Tensor
     """`[N]` how many training samples a client has, on the host, where a GPU need not be waited for"""
     probe_size: int | Literal["all"]
+    dtype: torch.dtype
+    """Of what is computed; inputs may be whole numbers."""
 
     @classmethod
     def of(
@@ -83,8 +85,9 @@ class Feed:
             parts = (index, label, count.cumsum(0) - count, count)
             return Part(*(p.to(device) for p in parts))
 
+        pool = torch.cat(list(pools.values()))
         return cls(
-            pool=torch.cat(list(pools.values())).to(device, dtype),
+            pool=pool.to(device, dtype if pool.is_floating_point() else None),
             train=part([f.train for f in federations]),
             validation=part([f.validation for f in federations]),
             personal=part([f.personal for f in federations]),
@@ -93,6 +96,7 @@ class Feed:
             client=torch.cat([torch.arange(int(n)) for n in sizes]).to(device),
             owned=torch.cat([f.train.count for f in federations]),
             probe_size=probe,
+            dtype=dtype,
         )
 
     def draws(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
@@ -129,4 +133,4 @@ class Feed:
             draws = probe_rows(seed, t, client, size[:, None], self.probe_size)
             at, mask = self.train.first[clients, None] + draws, torch.ones_like(draws, dtype=torch.bool)
         x, y = self.samples(self.train, at)
-        return Probe(x, y, mask, size.to(self.pool.dtype))
+        return Probe(x, y, mask, size.to(self.dtype))

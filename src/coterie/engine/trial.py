@@ -137,10 +137,9 @@ def _named(stack: Stack, group: Group, call: Callable[[], T]) -> T:
     except CoterieError:
         raise
     except Exception as error:
-        in_a_layer = len(inside) > 1
-        reason = str(error).strip().partition("\n")[0] if in_a_layer else told(error)
         raise ModelError(
-            f"{inside[-1]} cannot be run batched over clients on samples of this shape and type: {reason}"
+            f"{inside[-1]} cannot be run batched over clients on samples of this shape and type: "
+            f"{told(error)}"
         ) from error
     finally:
         for hook in hooks:

@@ -1,7 +1,9 @@
-"""A model plugin, or the user's own function, as a `Task` that fits the data."""
+"""A model plugin, or the user's own function or class, as a `Task` that fits the data."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +16,7 @@ from coterie.core.optim import Optimizer
 from coterie.core.registry import build, own_code
 from coterie.core.task import Task
 
-__all__ = ["task"]
+__all__ = ["model", "task"]
 
 
 def task(
@@ -32,7 +34,7 @@ def task(
     """
     seeds = (0, 0) if init == "given" else (0, 1)
     made, again = (
-        Task(_built(name, options, inputs, classes, seed).to(dtype), optimizer=optimizer) for seed in seeds
+        Task(model(name, options, inputs, classes, seed).to(dtype), optimizer=optimizer) for seed in seeds
     )
     own, other, fresh = (
         {**params, **buffers} for params, buffers in (made.given(), again.given(), made.start(0))
@@ -48,10 +50,19 @@ def task(
     return made if init == "given" or not brought else replace(made, brought=brought)
 
 
-def _built(
-    name: str, options: Mapping[str, Any], inputs: tuple[int, ...], classes: int, seed: int
+def model(
+    name: str, options: Mapping[str, Any], inputs: tuple[int, ...], classes: int, seed: int = 0
 ) -> nn.Module:
+    """Build the named model for samples of this shape and so many classes, under torch's seed."""
     built = build("model", name, options, "model")
+    if isinstance(built, functools.partial):
+        try:
+            inspect.signature(built).bind(inputs, classes)
+        except TypeError as error:
+            raise ConfigError(
+                f"model {name!r} must take the shape of a sample and the number of classes first, then its "
+                f"options: (inputs, classes, ...), got {inspect.signature(built.func)}: {error}"
+            ) from None
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # a layer that cannot be reset keeps what it draws here
         what = f"model {name!r} cannot be built for inputs of shape {inputs} and {classes} classes"

@@ -2,7 +2,7 @@
 
     past       incarnation, newest {peer: [version, digest]} what came before was dropped, but for this
                damaged (a file), where                       if it was dropped because it was damaged there
-    start      incarnation, peer, schema, settings           the process began
+    start      incarnation, peer, schema, settings, samples  the process began, with so many to train on
     resumed    version, t                                    it goes on from this saved model
     local      t [first, last], event                        local steps; event: after the last of them
     slot       peer, slot, event (null: nothing changed)     an entry of the row belongs to this peer now

@@ -26,6 +26,7 @@ from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
 from coterie.experiment import World
 from coterie.models._given import task
+from coterie.peer.inputs import Inputs
 from coterie.peer.transport import Version
 from coterie.schedule import Schedule
 
@@ -43,8 +44,12 @@ class Own:
     validation: Samples
     personal: Samples
     uniform: Samples
-    names: tuple[str, ...]
-    """Of the classes."""
+    inputs: Inputs
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the classes."""
+        return self.inputs.classes
 
     @property
     def classes(self) -> int:
@@ -57,11 +62,12 @@ class Own:
         def samples(split: Split) -> Samples:
             first = int(split.count[:client].sum())
             rows = slice(first, first + int(split.count[client]))
-            return Samples(federation.pool[split.index[rows]].to(dtype), split.label[rows])
+            x = federation.pool[split.index[rows]]
+            return Samples(x.to(dtype if x.is_floating_point() else x.dtype), split.label[rows])
 
         f = federation
         parts = samples(f.train), samples(f.validation), samples(f.personal), samples(f.uniform)
-        return cls(*parts, f.classes)
+        return cls(*parts, Inputs.of(f))
 
 
 @dataclass(frozen=True, eq=False)

@@ -344,6 +344,7 @@ class Node:
             peer=self.id,
             schema=self.schema.hash,
             settings=self.settings.plain(),
+            samples=len(self.client.own.train.y),
             wall=wall,
         )
         if at is not None:
@@ -352,7 +353,7 @@ class Node:
     # What the learning thread reports.
 
     def _save(self, now: Snapshot) -> None:
-        self.store.save(Saved(self.id, self.settings.run, dict(self._kept), now))
+        self.store.save(Saved(self.id, self.settings.run, dict(self._kept), now, self.client.own.inputs))
 
     def _report(self, kind: str, facts: dict[str, Any]) -> None:
         if kind == "evaluated":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 
@@ -10,13 +11,16 @@ import torch
 
 from coterie.core.errors import ConfigError
 from coterie.peer.identity import Identity
-from coterie.peer.learner import trial
+from coterie.peer.inputs import Inputs
+from coterie.peer.learner import Client, trial
 from coterie.peer.log import to_stderr
 from coterie.peer.overheard import overheard
 from coterie.peer.settings import Settings
 from coterie.peer.store import Store
 
-__all__ = ["run"]
+__all__ = ["client_of", "run"]
+
+log = logging.getLogger(__name__)
 
 
 def run(file: Path, data: Path | None = None) -> None:
@@ -37,10 +41,23 @@ def run(file: Path, data: Path | None = None) -> None:
         to_stderr()
         store = Store(settings.state)
         try:
-            client = settings.client_of(identity.id, settings.federation(root))
+            client = client_of(settings, identity.id, root, store)
             trial(client)
             from coterie.peer.service import serve  # here: gRPC asks once what to say on standard error
 
             asyncio.run(serve(settings, identity, client, store, stderr))
         finally:
             store.close()
+
+
+def client_of(settings: Settings, peer: str, root: Path | None, store: Store) -> Client:
+    """The client that a peer is; what was fitted to its data when its saved model was new stays as it was."""
+    saved = store.inputs()
+    federation = settings.federation(root, saved.scaling if saved else None)
+    now = Inputs.of(federation)
+    if saved is not None:
+        saved.refuse_others(now, str(store.path))
+    if now.scaling is not None:
+        how = "as saved with the model" if saved else "by mean and deviation of the rows not for testing"
+        log.info("inputs are scaled", extra={"how": how})
+    return settings.client_of(peer, federation)

@@ -23,7 +23,7 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 
-from coterie.core.data import Federation
+from coterie.core.data import Federation, Scaling
 from coterie.core.errors import ConfigError, DataError, UnknownNameError
 from coterie.core.registry import explain, find, known
 from coterie.experiment import (
@@ -42,6 +42,7 @@ from coterie.experiment import (
     _Frozen,
     _keys,
     _named,
+    settled,
 )
 from coterie.federation import Dealer
 from coterie.peer import ids
@@ -189,6 +190,8 @@ class Settings(_Frozen):
     data of its own 256 unless it is named."""
     status: Annotated[str, AfterValidator(_local)] = "127.0.0.1:0"
     """Where metrics, health and status are shown; port 0: any free one."""
+    home: Path | None = None
+    """Where modules of your own are looked for first; absent: beside this file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -251,7 +254,7 @@ class Settings(_Frozen):
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{file} is not valid TOML: {error}") from None
         try:
-            settings = cls.parse(values)
+            settings = cls.parse(settled(values, file))
         except ConfigError as error:
             raise ConfigError(f"{file}: {error}") from None
         home = file.resolve().parent
@@ -301,6 +304,7 @@ class Settings(_Frozen):
             "evaluate": self.evaluate.model_dump(),
             "attack": self.attack.model_dump(),
             "dtype": self.dtype,
+            "home": self.home,
         }
         (world,) = Experiment.parse(values).worlds()
         return world
@@ -309,14 +313,17 @@ class Settings(_Frozen):
         """Where its data lie unless that is said: those of its own beside PEER.toml or the state folder."""
         return file.resolve().parent if self.client is None else None
 
-    def federation(self, root: Path | None) -> Federation:
-        """The data it has its part of: of all clients if `client` is given, else of itself alone."""
+    def federation(self, root: Path | None, scaling: Scaling | None = None) -> Federation:
+        """The data it has its part of: of all clients if `client` is given, else of itself alone.
+
+        `scaling`: that of a model trained before.
+        """
         e, least = self.world().experiment, self.data.min_partition_size
         if self.client is None:
             # One client that has everything: more than an experiment allows, so it is not validated.
             alone = {"clients": 1, "sizes": "all", "partition": Plugin(name="iid"), "min_partition_size": 0}
             e = e.model_copy(update={"data": e.data.model_copy(update=alone)})
-        federation = Dealer(root).federation(e, self.seed)
+        federation = Dealer(root, scaling, steady=self.client is None).federation(e, self.seed)
         if self.client is None and (own := int(federation.train.count[0])) < least:
             raise DataError(
                 f"of this peer's own data only {own} samples are left to train on, once those for testing "

@@ -1,6 +1,6 @@
 """A peer's model on disk: one safetensors file, replaced atomically, in a folder held by one process.
 
-    model.safetensors           the last saved state; version, iteration, slots and run in its metadata
+    model.safetensors           the last saved state; version, iteration, slots, run, inputs in its metadata
     model.former.safetensors    the one saved before it, for when the last is damaged
     model.damaged.safetensors   one that was damaged, out of use
     journal.jsonl               what the peer did (`coterie.peer.journal`)
@@ -11,9 +11,11 @@ A kill between any two writes leaves either the old state or the new one, whole.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +26,12 @@ from coterie import saved as files
 from coterie.core.types import State
 from coterie.peer.errors import DamagedError, PeerError
 from coterie.peer.files import folder_flaw
+from coterie.peer.inputs import Inputs
 from coterie.peer.learner import Snapshot
 from coterie.peer.schema import absurd
 from coterie.peer.transport import Version
 
-__all__ = ["Saved", "Store", "read", "tensors"]
+__all__ = ["Saved", "Store", "inputs", "read", "tensors"]
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,8 @@ class Saved(NamedTuple):
     slots: dict[str, int]
     """Which entry of the row belongs to whom."""
     now: Snapshot
+    inputs: Inputs | None = None
+    """None: saved by a version that did not keep them."""
 
 
 class Store:
@@ -74,6 +79,7 @@ class Store:
             "slots": saved.slots,
             "version": saved.now.version,
             "t": saved.now.t,
+            **({"inputs": saved.inputs.plain()} if saved.inputs else {}),
         }
         try:
             files.save(self.path, FORMAT, facts, tensors(saved.now.state), secret=True, former=self.former)
@@ -82,6 +88,13 @@ class Store:
                 f"cannot save the model in {self.path}: {getattr(error, 'strerror', None) or error}; the one "
                 "saved before it, if any, is untouched, and learning goes on in memory; make room on the disk"
             ) from None
+
+    def inputs(self) -> Inputs | None:
+        """What the last sound model takes in and puts out; None: there is none, or this was not kept."""
+        for path in filter(Path.exists, (self.path, self.former)):
+            with contextlib.suppress(DamagedError):  # `load` tells of it, and sets it aside
+                return inputs(read(path)[0])
+        return None
 
     def load(self, peer: str, run: str, like: State) -> Saved | None:
         """The last sound state, which must be of this peer, this run and this model; None: there is none.
@@ -167,9 +180,13 @@ def _fitting(path: Path, peer: str, run: str, like: State) -> Saved:
     weights = {k: v for k, v in {**state.params, **state.buffers}.items() if v.is_floating_point()}
     if flaw := absurd(weights):
         raise DamagedError(f"{path} is damaged ({flaw})")
-    return Saved(
-        peer, run, dict(facts["slots"]), Snapshot(Version(*facts["version"]), int(facts["t"]), state)
-    )
+    now = Snapshot(Version(*facts["version"]), int(facts["t"]), state)
+    return Saved(peer, run, dict(facts["slots"]), now, inputs(facts))
+
+
+def inputs(facts: Mapping[str, Any]) -> Inputs | None:
+    """What a saved model takes in and puts out, if that was kept with it."""
+    return Inputs.parse(facts["inputs"]) if "inputs" in facts else None
 
 
 def tensors(state: State) -> dict[str, Tensor]:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from coterie.core.data import Scaling
 from coterie.core.errors import RunError
+from coterie.experiment import settled
 from coterie.peer import journal, store
 from coterie.peer.errors import DamagedError
 from coterie.peer.settings import Settings
@@ -53,7 +55,15 @@ class History(NamedTuple):
         for number, row in enumerate(rows, 1):
             if missing := _TOLD.get(row["kind"], set()) - row.keys():
                 raise RunError(f"{folder / JOURNAL} is damaged in line {number}: it lacks {min(missing)!r}")
-        return cls(folder, rows[0]["peer"], Settings.parse(rows[0]["settings"]), rows)
+        settings = Settings.parse(settled(rows[0]["settings"], folder))  # copied, it lies beside its data
+        return cls(folder, rows[0]["peer"], settings, rows)
+
+    def scaling(self) -> Scaling | None:
+        """That of its inputs, as saved with its model; None: there is none, or it is to be fitted again."""
+        if not (self.folder / MODEL).exists():
+            return None
+        found = store.inputs(store.read(self.folder / MODEL)[0])
+        return found.scaling if found else None
 
     def saved(self) -> tuple[Version, int, dict[str, Tensor]] | None:
         """The version, the iteration and the tensors of its model on disk, if there is one."""

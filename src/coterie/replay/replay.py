@@ -132,6 +132,7 @@ class _Life:
             match row["kind"]:
                 case "start":
                     self.lives += 1
+                    self._refuse_other_data(row.get("samples"))
                     self.twin.state, self.t = self.twin.first(), 0
                     self._at(Version(row["incarnation"], 0))
                 case "resumed":
@@ -235,6 +236,15 @@ class _Life:
         if version not in others[peer].kept:
             yield _Waiting(peer, version)
 
+    def _refuse_other_data(self, samples: int | None) -> None:
+        """A file of a peer's own may have got more rows since."""
+        now = len(self.twin.client.own.train.y)
+        if self.history.settings.client is None and samples not in (None, now):
+            raise RunError(
+                f"in life {self.lives} {self.history.peer} had {samples} samples to train on, but the data "
+                f"have {now} now, so its models cannot be computed again; bring back the data that it had"
+            )
+
     def _damaged(self, why: str) -> RunError:
         return RunError(f"the journal of {self.history.peer} in {self.history.folder} is damaged: {why}")
 
@@ -272,7 +282,7 @@ class _Twins:
         self.federations: dict[str, Federation] = {}
 
     def of(self, history: History) -> Twin:
-        settings = history.settings
+        settings, scaling = history.settings, history.scaling()
         root = self.root or settings.beside(history.folder)
         alike = (
             root,
@@ -281,9 +291,10 @@ class _Twins:
             settings.data,
             settings.evaluate,
             settings.attack,
+            scaling and (scaling.mean.tolist(), scaling.deviation.tolist()),
         )
         key = repr(alike)
         if key not in self.federations:
-            self.federations[key] = settings.federation(root)
+            self.federations[key] = settings.federation(root, scaling)
         federation = self.federations[key]
         return Twin(settings.client_of(history.peer, federation), federation, settings.slot)

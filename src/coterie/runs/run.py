@@ -69,7 +69,7 @@ class Run:
         """The experiment, ready to be run again."""
         from coterie.experiment import Experiment
 
-        return Experiment.load(self.path / "experiment.toml")
+        return Experiment.parse(self.config)
 
     @property
     def status(self) -> dict[str, Any]:

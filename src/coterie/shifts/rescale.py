@@ -13,6 +13,7 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
+from coterie.core.errors import ConfigError
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 
@@ -32,6 +33,11 @@ class RescaleShift:
     def inputs(self, x: Tensor, group: int) -> Tensor:
         if group == 0:
             return x
+        if not x.is_floating_point():
+            raise ConfigError(
+                "rescale shift: the model takes the inputs as whole numbers, which cannot be multiplied by "
+                "factors; leave the shift out, or give x as floating point"
+            )
         # A fixed seed, so that all seeds of a run share the same inputs.
         draws = Stream(0, "rescale").normal(x[0].numel(), client=group)
         return x * torch.exp(self.strength * draws).view(x.shape[1:]).to(x.dtype)

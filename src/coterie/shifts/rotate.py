@@ -48,6 +48,11 @@ class RotateShift:
             )
         if angle % 90 == 0:
             return torch.rot90(x, int(angle // 90), dims=(2, 3))
+        if not x.is_floating_point():
+            raise ConfigError(
+                f"rotate shift: the model takes the inputs as whole numbers, which cannot be turned by "
+                f"{angle:g} degrees; use multiples of 90, or give x as floating point"
+            )
         from scipy.ndimage import rotate
 
         # Linear interpolation: cubic splines would leave the range of the pixels.

@@ -61,6 +61,7 @@ def peer_settings(
         "data": e.data.model_dump(mode="json", exclude_none=True),
         "train": e.train.model_dump(mode="json", exclude_none=True),
         "evaluate": e.evaluate.model_dump(),
+        **({"home": str(e.home)} if e.home else {}),
         "attack": e.attack.model_dump(),
         "exchange": {
             "every": max(1, round(e.exchange.every * m / min(count, m))),

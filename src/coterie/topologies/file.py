@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from coterie.core.errors import ConfigError, DataError
+from coterie.core.home import beside
 from coterie.core.links import table
 from coterie.core.registry import register
 from coterie.core.streams import Stream
@@ -58,7 +59,9 @@ class File:
                 f"{self.path.suffix!r}; known: {', '.join(readers)}"
             )
         try:
-            return readers[self.path.suffix](self.path, nx.DiGraph if self.directed else nx.Graph)
+            return readers[self.path.suffix](
+                beside(self.path) or self.path, nx.DiGraph if self.directed else nx.Graph
+            )
         except OSError as error:
             raise DataError(f"topology file: cannot read {self.path}: {error.strerror or error}") from None
         except Exception as error:  # a parser raises whatever it stumbles on

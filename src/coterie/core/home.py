@@ -1,0 +1,37 @@
+"""The folder of the file that settings were read from: modules and data files of the user's own lie there.
+
+It is known to plugins only while they are found, made or at work on behalf of those settings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+__all__ = ["at_home", "beside", "home"]
+
+_home: ContextVar[Path | None] = ContextVar("home", default=None)
+
+
+@contextmanager
+def at_home(folder: Path | None) -> Iterator[None]:
+    """In here, what is relative is looked for in this folder, too."""
+    before = _home.set(folder if folder is not None and folder.is_dir() else None)
+    try:
+        yield
+    finally:
+        _home.reset(before)
+
+
+def home() -> Path | None:
+    """The folder in force, if there is one."""
+    return _home.get()
+
+
+def beside(path: Path) -> Path | None:
+    """The full path of something in that folder, if it is there."""
+    folder = _home.get()
+    return folder / path if folder is not None and os.path.exists(folder / path) else None
