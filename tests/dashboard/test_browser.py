@@ -83,7 +83,7 @@ def test_the_result_table_is_that_of_coterie_show_and_sorts(window: Open, addres
     page.get_by_role("button", name="personal %").click()
     by_mean = sorted(methods, key=lambda m: -methods[m]["personal"]["mean"])
     assert [t.strip() for t in page.locator(f".results {first}").all_inner_texts()] == by_mean
-    page.get_by_text("Parameters").click()
+    page.locator("#parameters summary").click()
     page.wait_for_selector("#parameters dt:text-is('train.iterations')")
 
 

@@ -14,7 +14,7 @@ from coterie.runs.looks import HUES, NAMED, hue, looks
 from coterie.runs.plots import _Pictures
 from coterie.runs.style import METHODS, OTHERS, method_colours, shortened
 from coterie.runs.tracks import by_name
-from tests.runs.made import CLIENTS, EXPERIMENT, metrics
+from tests.runs.made import CLIENTS, EXPERIMENT, exchange, metrics
 
 
 def made(path: Path, labels: list[str], accuracy: dict[str, float] | None = None) -> Run:
@@ -28,7 +28,8 @@ def made(path: Path, labels: list[str], accuracy: dict[str, float] | None = None
             for k, label in enumerate(labels):
                 level = (accuracy or {}).get(label, 0.3 + 0.5 * k / len(labels))
                 folder.metrics(metrics(k, t, [level + t / 100] * 4, bytes=t * k))
-        folder.exchange({"world": 1, "t": 5, "client": 0, "neighbours": [1], "weight": [0.5]})
+        folder.exchange(exchange(5, 0, [1], weight=[0.5]))
+        folder.status("done", 10, 10, 1.0)
     return Run(path)
 
 

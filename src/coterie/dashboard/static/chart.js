@@ -59,7 +59,7 @@ export function chart({
       alone !== false && alone !== undefined && [
         svg("rect", { class: "closing", x: x(alone), y: TOP, width: x(end) - x(alone), height: high - TOP }),
         svg("text", { class: "aside", "text-anchor": "end", x: x(end) - 4,
-          y: freest([high - 6, TOP + 12], seen.map((line) => y(last(line.y)))) }, "alone")],
+          y: freest([high - 6, TOP + 12], seen.map((line) => last(line.y)).filter(real).map(y)) }, "alone")],
       (see.log ? logTicks : ticks)(low, top, Math.max(2, Math.floor(height / 40))).map((v) => [
         svg("line", { class: "rule", x1: LEFT, x2: x(end), y1: y(v), y2: y(v) }),
         svg("text", { class: "tick", x: LEFT - 7, y: y(v) + 3.5, "text-anchor": "end" }, tick(v))]),
@@ -73,7 +73,7 @@ export function chart({
         && svg("path", { class: "band", d: band(line, x, y), css: { fill: line.colour } })),
       named.map((line) => svg("path", { class: "line", d: stroke(line, x, y),
         css: { stroke: line.colour, "stroke-dasharray": line.dash || "none" } })),
-      named.map((line) => line.t.length === 1
+      named.map((line) => line.t.length === 1 && real(line.y[0])
         && svg("circle", { r: 3, cx: x(line.t[0]), cy: y(line.y[0]), css: { fill: line.colour } })),
       beside && ends(named, y, TOP, high).map(([line, at]) => ending(line, at, x(latest) + 14, x, y)),
       cursor);

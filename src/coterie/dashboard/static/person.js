@@ -90,11 +90,11 @@ function events(found) {
 function heard(neighbours, t) {
   const known = neighbours.filter((n) => n.distance !== null);
   const ordered = known.every((n, k) => !k || n.weight === known[k - 1].weight || n.distance >= known[k - 1].distance);
-  const whom = `whom it has heard${t === undefined ? "" : ` by iteration ${count(t)}`}`;
-  if (known.length < 2) return `${whom}.`;
-  return `${whom}: ${ordered ? "the nearer a model saw its data, the more it listens."
-    : "a weight comes from all that was heard so far, not from the last distance alone, "
-      + "so one that was nearer the last time may have less."}`;
+  const when = t === undefined ? "" : ` by iteration ${count(t)}`;
+  return `whom it has heard${when}: how differently the two models last saw its data, and the weight it gives. `
+    + (known.length < 2 ? "" : ordered ? "The nearer, the more it listens."
+      : "A weight comes from all that was heard so far, not from the last distance alone, "
+        + "so one that was nearer the last time may have less.");
 }
 
 // One sentence: whom it listens to most, and what speaks for that.
