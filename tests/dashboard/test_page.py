@@ -315,7 +315,7 @@ def test_a_comparison_says_what_differs_and_has_its_legend_in_the_card(window: O
         assert page.locator(".differences tbody td").all_inner_texts() == ["train.lr", "0.1", "0.2"]
         keys = page.locator("button.key")
         assert keys.count() == 4
-        assert page.locator("figure.card button.key").count() == 4
+        assert page.locator("main .card:has(.chart) button.key").count() == 4
         looks = keys.locator(".line").evaluate_all(
             "lines => lines.map((l) => getComputedStyle(l)).map((l) => `${l.stroke} ${l.strokeDasharray}`)"
         )

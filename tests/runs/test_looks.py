@@ -107,7 +107,7 @@ def test_pictures_of_many_methods_are_drawn_in_sane_sizes(tmp_path: Path, count:
 
 def test_what_ties_a_name_to_its_curve_is_no_forecast(tmp_path: Path) -> None:
     ax = _Pictures(made(tmp_path / "run", ["Local", "KD-PDFL"])).curves().axes[0]
-    ties = [text.arrow_patch for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
+    ties = [tie for text in ax.texts if (tie := getattr(text, "arrow_patch", None)) is not None]
     assert len(ties) == 2
     colours = {line.get_color() for line in ax.lines}
     assert not colours & {str(tie.get_edgecolor()) for tie in ties}

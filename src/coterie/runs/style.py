@@ -68,7 +68,8 @@ def _colour(look: Look) -> str:
     if not look.named:
         return OTHERS
     pure = GREY if look.hue is None else METHODS[look.hue]
-    return to_hex([0.55 * c for c in to_rgb(pure)]) if look.shade else pure
+    red, green, blue = to_rgb(pure)
+    return to_hex((0.55 * red, 0.55 * green, 0.55 * blue)) if look.shade else pure
 
 
 def label_colours(count: int) -> list[Any]:

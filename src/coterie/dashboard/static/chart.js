@@ -35,7 +35,7 @@ export function chart({
     const smoothed = see.smooth > 1 ? ` Smoothed: mean of ${see.smooth} evaluations.` : "";
     const bands = !grey.length && named.some((line) => line.low);
     remark.textContent = `${note}${bands ? `; ${banded}` : ""}${others || smoothed ? "." : ""}${others}${smoothed}`;
-    const inner = figure.clientWidth - 32;
+    const inner = figure.clientWidth - 2 * parseFloat(getComputedStyle(figure).paddingLeft);
     const said = (line) => SAMPLE + lettered(line.name, 640) + 6 + lettered(format(last(line.y)), 500);
     const wide = Math.max(0, ...named.map(said));
     const beside = names && named.length * HIGH < height - BOTTOM && inner > 430 && wide < 0.4 * inner;

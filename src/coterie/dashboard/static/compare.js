@@ -18,7 +18,7 @@ export async function compare(sources, link, query, remember) {
   let found;
   const see = viewing(query, remember, () => picture());
   const above = h("div", { class: "view" }), tools = h("div", { class: "tools" }), curves = h("div");
-  put(node, above, tools, curves);
+  put(node, above, tools, h("section", { class: "card" }, curves, see.node));
   await load();
   return { node, refresh: load, keys: {} };
 
@@ -87,9 +87,7 @@ export async function compare(sources, link, query, remember) {
       }));
     const length = Math.max(...found.map(({ run }) => run.length));
     see.show(lines, length);
-    const figure = chart({ title, note: "one colour for each method; the runs differ in the kind of line", lines, format,
-      tick, length, height: 340, names: false, see, from: state.score === "bytes" ? 0 : null });
-    figure.append(see.node);
-    put(curves, figure);
+    put(curves, chart({ title, note: "one colour for each method; the runs differ in the kind of line", lines, format,
+      tick, length, height: 340, names: false, see, from: state.score === "bytes" ? 0 : null }));
   }
 }

@@ -3,6 +3,7 @@ import { h, put } from "./dom.js";
 
 const KEYS = {
   "Everywhere": [["?", "this help"], ["Tab", "the next thing that can be chosen"], ["Esc", "close this help"]],
+  "Runs": [["/", "search"]],
   "A run": [["1  2  3", "overview, graph, clients"]],
   "Graph": [["Space", "replay, pause"], ["j  k", "the next and the previous client"],
     ["↑  ↓", "on the heat map: choose a row"], ["←  →", "on the slider: one step"]],

@@ -76,8 +76,9 @@ export function viewing(query, remember, redraw) {
     rest.hidden = !others.length;
     rest.firstChild.textContent = `Name more of the ${count(others.length)} others`;
     put(more, others.map(chip));
-    from.value = see.from ?? 0;
-    to.value = see.to ?? length;
+    for (const [input, value] of [[from, see.from ?? 0], [to, see.to ?? length]]) {
+      if (input !== document.activeElement) input.value = value; // not while somebody writes into it
+    }
     whole.hidden = see.from === null && see.to === null;
   }
 }
