@@ -108,7 +108,8 @@ export async function graph(source, query, remember) {
     links.show(here);
     slider.setAttribute("aria-valuetext", `iteration ${frame.t}`);
     now.textContent = `iteration ${count(frame.t)}`;
-    put(measured, `${percent(frame.met, 0)} of all pairs have met`, frame.auc !== null && h("span", {
+    const met = frame.met < 1 ? Math.min(frame.met, 0.99) : 1; // all only if it is all
+    put(measured, `${percent(met, 0)} of all pairs have met`, frame.auc !== null && h("span", {
       title: "how well the weights tell the own group from the others; 0.5 is chance",
     }, `, graph AUC ${frame.auc.toFixed(2)}`));
   }
