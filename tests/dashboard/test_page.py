@@ -100,7 +100,7 @@ def test_a_method_has_its_colour_on_every_page(window: Open, place: str) -> None
         seen.add(colour(page.locator(".results tr:has(td:first-child:text-is('KD-PDFL')) .dot")))
         seen.add(colour(page.locator(".viewing button:text-is('KD-PDFL') .line"), "stroke"))
     page.goto(f"{place}#/compare/first,second")
-    page.wait_for_selector(".chart path.line")
+    page.wait_for_selector(".compare .chart path.line")
     seen |= {colour(dot) for dot in page.locator(".results tr:has(td:text-is('KD-PDFL')) .dot").all()}
     seen.add(colour(page.locator(".viewing button:has-text('second · KD-PDFL') .line"), "stroke"))
     assert seen == {"rgb(0, 114, 178)"}

@@ -95,7 +95,8 @@ function settings(source, run) {
   const only = h("input", { type: "checkbox", checked: true, onchange: draw });
   let changed = null;
   async function draw() {
-    changed ??= new Set((await source.get("parameters")).changed);
+    const asked = changed === null && await source.get("parameters").catch(() => null);
+    changed ??= new Set(asked?.changed ?? all.map(([key]) => key)); // where that cannot be said, all
     put(inner, list(all.filter(([key]) => !only.checked || changed.has(key))));
   }
   return h("div", { class: "cards two" },

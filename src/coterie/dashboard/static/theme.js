@@ -12,7 +12,7 @@ function apply() {
 export function themeButton() {
   const turn = () => {
     const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    try { localStorage.setItem("theme", next); } catch { /* a file may not store it: the choice lasts until it closes */ }
+    try { localStorage.setItem("theme", next); } catch { /* a file may not store it: it lasts until that is closed */ }
     document.documentElement.dataset.theme = next;
     document.dispatchEvent(new Event("theme"));
   };
