@@ -301,8 +301,9 @@ def test_parameters_are_those_that_are_not_default_or_all(window: Open, address:
 
 
 def test_a_comparison_says_what_differs_and_has_its_legend_in_the_card(window: Open, tmp_path: Path) -> None:
-    for name, lr in (("slow", 0.1), ("fast", 0.2)):
-        experiment = EXPERIMENT.replace(name=name, seeds=[0], train__lr=lr)
+    for name, lr, tau in (("slow", 0.1, 0.1), ("fast", 0.2, 0.3)):
+        methods = {"Local": {}, "KD-PDFL": {"tau": tau}}
+        experiment = EXPERIMENT.replace(name=name, seeds=[0], train__lr=lr, methods=methods)
         worlds = [{**w._asdict(), "experiment": None, "federation": 0} for w in experiment.worlds()]
         with RunFolder.create(tmp_path / name, experiment) as folder:
             folder.describe(worlds, CLIENTS[:1])
@@ -312,7 +313,9 @@ def test_a_comparison_says_what_differs_and_has_its_legend_in_the_card(window: O
         page = window(f"{served.address}#/compare/slow,fast")
         page.wait_for_selector(".chart circle")
         assert page.locator(".differences thead th").all_inner_texts() == ["parameter", "slow", "fast"]
-        assert page.locator(".differences tbody td").all_inner_texts() == ["train.lr", "0.1", "0.2"]
+        assert page.locator(".differences tbody td").all_inner_texts() == [
+            "train.lr", "0.1", "0.2", "methods.KD-PDFL", "KD-PDFL, tau 0.1", "KD-PDFL, tau 0.3",
+        ]  # fmt: skip
         keys = page.locator("button.key")
         assert keys.count() == 4
         assert page.locator("main .card:has(.chart) button.key").count() == 4

@@ -73,7 +73,7 @@ export function chart({
         && svg("line", { class: "mark", x1: x(mark), x2: x(mark), y1: TOP, y2: high }),
       grey.map((line) => svg("path", { class: "line other", d: stroke(line, x, y) })),
       bands && named.map((line) => line.low
-        && svg("path", { class: "band", d: band(line, x, y), css: { fill: line.colour } })),
+        && svg("path", { class: "band", d: band(line, x, (v) => Math.min(high, y(v))), css: { fill: line.colour } })),
       named.map((line) => svg("path", { class: "line", d: stroke(line, x, y),
         css: { stroke: line.colour, "stroke-dasharray": line.dash || "none" } })),
       named.map((line) => line.t.length === 1 && real(line.y[0])

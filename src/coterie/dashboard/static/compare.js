@@ -11,6 +11,8 @@ const SCORES = {
   personal: ["Personal accuracy", percent, whole], global: ["Global accuracy", percent, whole],
   loss: ["Training loss", amount, amount], bytes: ["Data sent", bytes, roundBytes] };
 
+const told = ({ name, ...options }) => [name, ...flat(options).map(([key, value]) => `${key} ${value}`)].join(", ");
+
 export async function compare(sources, link, query, remember) {
   const node = h("div", { class: "view compare" });
   const state = { score: query.score in SCORES ? query.score : "personal", method: query.method ?? "" };
@@ -61,17 +63,18 @@ export async function compare(sources, link, query, remember) {
     ], rows, sorting, { csv: "compared" }), h("p", { class: "note" }, "Bold: the best of its run."));
   }
 
-  // The parameters that are not the same in all runs, one row each.
+  // The parameters that are not the same in all runs, one row each; all that a method was given is one row.
   function differences() {
-    const given = found.map(({ run }) => new Map(flat(run.parameters)));
+    const given = found.map(({ run: { parameters: { methods, ...others } } }) => new Map([...flat(others),
+      ...Object.entries(methods).map(([label, options]) => [`methods.${label}`, told(options)])]));
     const paths = [...new Set(given.flatMap((one) => [...one.keys()]))].filter((path) => path !== "name"
       && new Set(given.map((one) => one.get(path))).size > 1);
     if (!paths.length) return h("p", { class: "note" }, "Nothing: these runs have the same parameters.");
-    return sortable([
+    return h("div", { class: "tall" }, sortable([
       { title: "parameter", left: true, first: "asc", value: (path) => path, cell: (path) => path },
       ...found.map(({ id }, k) => ({ title: id, left: true, first: "asc", value: (path) => given[k].get(path) ?? null,
         cell: (path) => h("span", { class: "said" }, given[k].get(path) ?? "–") })),
-    ], paths, differing, { csv: "differences" });
+    ], paths, differing, { csv: "differences" }));
   }
 
   // A method keeps its colour; its lines in several runs, or with several settings, differ in dashes, then in shade.
