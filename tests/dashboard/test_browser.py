@@ -63,7 +63,7 @@ def test_the_list_shows_state_and_accuracy_and_leads_to_the_run(
     window: Open, address: str, small: Run
 ) -> None:
     page = window(address)
-    row = page.locator(".runs-list li")
+    row = page.locator(".runs-table tbody tr")
     mean = small.summary()["methods"]["KD-PDFL"]["personal"]["mean"]
     assert f"KD-PDFL {100 * mean:.1f} %" in row.inner_text().replace("\n", " ")
     assert "done" in row.inner_text()
@@ -83,8 +83,8 @@ def test_the_result_table_is_that_of_coterie_show_and_sorts(window: Open, addres
     page.get_by_role("button", name="personal %").click()
     by_mean = sorted(methods, key=lambda m: -methods[m]["personal"]["mean"])
     assert [t.strip() for t in page.locator(f".results {first}").all_inner_texts()] == by_mean
-    page.get_by_text("Parameters").click()
-    assert "train.iterations" in text(page, "#parameters")
+    page.locator("#parameters summary").click()
+    page.wait_for_selector("#parameters dt:text-is('train.iterations')")
 
 
 def test_the_slider_changes_the_picture_and_replay_runs_to_the_end(window: Open, address: str) -> None:
@@ -128,7 +128,8 @@ def test_a_click_explains_the_client_with_the_numbers_of_the_run_folder(
     box = page.locator("canvas").first.bounding_box()
     assert box is not None
     client = 5
-    page.mouse.click(box["x"] + 60, box["y"] + 9 + (box["height"] - 9) * (client + 0.5) / 8)
+    edge = float(page.locator("canvas").first.get_attribute("data-edge") or 0)
+    page.mouse.click(box["x"] + 60, box["y"] + edge + (box["height"] - edge) * (client + 0.5) / 8)
     page.wait_for_selector(f"h2:text-is('Client {client}')")
     people = small.per_client().query("method == 'KD-PDFL' and seed == 1").set_index("client")
     tags = text(page, ".headline")

@@ -50,9 +50,10 @@ def test_the_pictures_say_what_one_sees(run: Run) -> None:
     assert "graph AUC 0.58 (1 = finds the true groups, 0.5 = chance), one seed" in [
         text.get_text() for text in heat.texts
     ]
+    assert "grey: they never met" in pictures.graph("KD-PDFL").axes[-1].get_ylabel()
     # the heat map shows W of the one seed with exchanges, without the diagonal
     shown: Any = heat.images[0].get_array()
-    assert shown[0].filled(-1).tolist() == [-1, 0.8, 0.1, 0.25]
+    assert shown[0].filled(-1).tolist() == [-1, 0.8, 0.1, -1], "the last one was never heard"
 
 
 def test_without_groups_weights_or_local(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@
     shelf.py        the run folders under one folder, as sources
     opened.py       a run folder opened for the page
     reading.py      large files read for a moment at a time
-    run_source.py   one run folder as a source; its views are the next four files
-    overview.py     status, curves, result table, parameters
+    run_source.py   one run folder as a source; its views are the next five files
+    overview.py     status, curves, result table
+    parameters.py   which parameters are not what they are by default
     network.py      who listens to whom, at any iteration
     person.py       one client, and why it listens to whom it listens to
     clients.py      all clients of a world

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
@@ -13,10 +14,21 @@ from coterie.runs import Run
 from coterie.runs.files import file_names
 from coterie.runs.image import image
 from coterie.runs.plot_gain import gains
-from coterie.runs.plot_graph import weights
-from coterie.runs.style import FAINT, GREY, HEAT, INK, STYLE, label_colours, method_colours
+from coterie.runs.plot_graph import ceiling, weights
+from coterie.runs.style import (
+    FAINT,
+    GREY,
+    HEAT,
+    INK,
+    OTHERS,
+    STYLE,
+    label_colours,
+    method_colours,
+    others,
+    shortened,
+)
 from coterie.runs.summary import curve
-from coterie.runs.tracks import Track, by_name
+from coterie.runs.tracks import Floats, Ints, Track, by_name
 
 __all__ = ["FORMATS", "figures", "images"]
 
@@ -73,19 +85,40 @@ def _curve(methods: Mapping[str, Sequence[Track]], score: str) -> Figure:
     label, scale = _SCORES[score]
     figure = Figure(figsize=(_COLUMN, 2.3), layout="constrained")
     ax = figure.subplots()
-    for name, (colour, dashes) in method_colours(methods).items():
+    colours = method_colours(methods)
+    for name, (colour, dashes) in colours.items():
         t, means = curve(methods[name], score)
         mean = scale * means.mean(axis=0)
-        ax.plot(t, mean, dashes, color=colour, label=name)
-        if len(means) > 1:
+        _line(ax, t, mean, dashes, colour, name)
+        if len(means) > 1 and not others(colours):
             std = scale * means.std(axis=0, ddof=1)
             ax.fill_between(t, mean - std, mean + std, color=colour, alpha=0.18, linewidth=0)
     ax.set_xlabel("iteration")
     ax.set_ylabel(label)
     ax.set_xlim(left=0)
     ax.grid(axis="y", linewidth=0.5)
-    ax.legend(loc="best", ncols=1 + (len(methods) > 6))
+    _legend(figure, ax)
     return figure
+
+
+def _line(ax: Axes, x: Floats | Ints, y: Floats, dashes: str, colour: str, name: str) -> None:
+    """A line of a method; one that is not named is thin, behind the others, and not in the legend."""
+    if colour == OTHERS:
+        ax.plot(x, y, color=colour, linewidth=0.5, zorder=1.5)
+    else:
+        ax.plot(x, y, dashes, color=colour, label=shortened(name))
+
+
+def _legend(figure: Figure, ax: Axes) -> None:
+    """In the picture where there is room for few short names, otherwise below it, which makes it taller."""
+    handles, names = ax.get_legend_handles_labels()
+    longest = max(map(len, names), default=0)
+    if len(names) <= 6 and longest <= 16:
+        ax.legend(loc="best")
+        return
+    columns = 2 if longest <= 20 else 1
+    figure.set_figheight(figure.get_figheight() + 0.15 * -(-len(names) // columns))
+    figure.legend(handles, names, loc="outside lower left", ncols=columns)
 
 
 def _bytes(methods: Mapping[str, Sequence[Track]]) -> Figure:
@@ -93,25 +126,23 @@ def _bytes(methods: Mapping[str, Sequence[Track]]) -> Figure:
     ax = figure.subplots()
     for name, (colour, dashes) in method_colours(methods).items():
         world = methods[name][0]
-        ax.plot(world.t, world.bytes / 1e6, dashes, color=colour, label=name)
+        _line(ax, world.t, world.bytes / 1e6, dashes, colour, name)
     ax.set_xlabel("iteration")
     ax.set_ylabel("sent by all clients (MB)")
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
     ax.grid(axis="y", linewidth=0.5)
-    ax.legend(loc="best")
+    _legend(figure, ax)
     return figure
 
 
 def _graph(run: Run, worlds: Sequence[Track]) -> Figure:
     weight, group, _ = weights(worlds, run.weighed)
     order = np.argsort(group, kind="stable")
-    off = ~np.eye(len(group), dtype=bool)
-    shown = np.where(off, weight, np.nan)[np.ix_(order, order)]
-    top = float(np.quantile(weight[off], 0.95)) or float(weight.max()) or 1.0
+    shown = np.ma.masked_invalid(weight[np.ix_(order, order)])
     figure = Figure(figsize=(_COLUMN, 2.9), layout="constrained")
     ax = figure.subplots()
-    image = ax.imshow(np.ma.masked_invalid(shown), cmap=HEAT, vmin=0, vmax=top, interpolation="nearest")
+    image = ax.imshow(shown, cmap=HEAT, vmin=0, vmax=ceiling(weight), interpolation="nearest")
     for start in np.flatnonzero(np.diff(group[order])) + 0.5:
         ax.axhline(start, color=INK, linewidth=0.6)
         ax.axvline(start, color=INK, linewidth=0.6)
@@ -137,12 +168,12 @@ def _gain(methods: Mapping[str, Sequence[Track]]) -> Figure | None:
     ax.axhline(0, color=GREY, linewidth=0.8)
     for name, values in found.items():
         share = 100 * (np.arange(len(values)) + 0.5) / len(values)
-        ax.plot(share, 100 * values, looks[name][1], color=looks[name][0], label=name)
+        _line(ax, share, 100 * values, looks[name][1], looks[name][0], name)
     ax.set_xlabel("clients, sorted (%)")
     ax.set_ylabel("gain over Local (points)")
     ax.set_xlim(0, 100)
     ax.grid(axis="y", linewidth=0.5)
-    ax.legend(loc="best")
+    _legend(figure, ax)
     return figure
 
 

@@ -13,6 +13,7 @@ from coterie.dashboard.opened import PATIENCE, Opened, plain
 from coterie.dashboard.reading import within
 from coterie.runs.files import read_json
 from coterie.runs.graph import graph_auc
+from coterie.runs.looks import looks
 from coterie.runs.summary import curve
 from coterie.runs.text import caption, columns
 from coterie.runs.tracks import Floats, Track, by_name, closing_phase
@@ -69,7 +70,7 @@ def overview(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
         "groups": summary["groups"],
         "length": length,
         "closing": closing,
-        "rows": [_about(run, worlds) for worlds in by_name(tracks).values()],
+        "rows": _rows(by_name(tracks)),
         "table": {
             title: [{"value": plain(c.value), "text": c.text, "best": c.best} for c in cells]
             for title, cells in columns(summary).items()
@@ -95,16 +96,12 @@ def curves(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _about(run: Any, worlds: Sequence[Track]) -> dict[str, Any]:
-    first = worlds[0]
-    return {
-        "name": first.name,
-        "label": first.label,
-        "alone": first.alone,
-        "setting": list(first.setting.values()),
-        "seeds": [w.seed for w in worlds],
-        "labels": list(run.config["methods"]),
-    }
+def _rows(methods: Mapping[str, Sequence[Track]]) -> list[dict[str, Any]]:
+    """What the methods are and how they are drawn."""
+    seen = looks(methods)
+    return [
+        {"name": name, "alone": worlds[0].alone, **seen[name]._asdict()} for name, worlds in methods.items()
+    ]
 
 
 def _summary(opened: Opened, tracks: Sequence[Track], graphs: bool = False) -> dict[str, Any]:

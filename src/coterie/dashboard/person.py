@@ -10,6 +10,7 @@ import numpy as np
 from coterie.core.errors import RunError
 from coterie.dashboard.opened import PATIENCE, Opened, number, plain
 from coterie.runs.history import History
+from coterie.runs.looks import hue
 from coterie.runs.tracks import Track
 
 __all__ = ["person"]
@@ -33,6 +34,7 @@ def person(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
     neighbours = _neighbours(world, history, client, t)
     return {
         "client": client,
+        "hue": None if world.alone else hue(world.label),
         "complete": min(complete, opened.evaluations.share),
         "group": int(world.group[client]),
         "groups": len(np.unique(world.group)),

@@ -60,7 +60,7 @@ class _Answers:
         self.found: dict[str, Any] = {}
 
     def all(self) -> dict[str, Any]:
-        for view in ("overview", "curves"):
+        for view in ("overview", "curves", "parameters"):
             self.found[_key(view)] = self._whole(view)
         networks = self._worlds("network", self._network)
         self._worlds("clients", self._clients)

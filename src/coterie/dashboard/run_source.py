@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import RunError, UnknownNameError
-from coterie.dashboard import clients, network, overview, person
+from coterie.dashboard import clients, network, overview, parameters, person
 from coterie.dashboard.opened import Opened
 
 __all__ = ["RunSource"]
@@ -18,6 +18,7 @@ _VIEWS: dict[str, Callable[[Opened, Mapping[str, str]], Any]] = {
     "status": overview.status,
     "overview": overview.overview,
     "curves": overview.curves,
+    "parameters": parameters.parameters,
     "network": network.network,
     "frame": network.frame,
     "person": person.person,

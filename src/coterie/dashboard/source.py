@@ -1,7 +1,8 @@
 """The seam between the pages and where their numbers come from.
 
 A source is asked for one view at a time and answers with plain data. A run folder (`run_source`) has the
-views status, overview, curves, network, frame, person and clients. A live swarm (`swarm_source`) has
+views status, overview, curves, parameters, network, frame, person and clients. A live swarm
+(`swarm_source`) has
 
     status     as for a run, with {"watched", "answering" (how many peers), "problems": [{"peer", "text"}],
                "seconds" (since one answered), "exchanges", "bytes", "run" (the id of its run folder) | null}

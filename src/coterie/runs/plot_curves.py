@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from coterie.runs.style import GREY, method_colours, title
+from coterie.runs.style import GREY, OTHERS, method_colours, others, shortened, title
 from coterie.runs.summary import curve
 from coterie.runs.tracks import Track
 
@@ -18,8 +18,6 @@ TITLES = {
     "personal": ("Personal accuracy", "tested on the client's own label distribution"),
     "global": ("Global accuracy", "tested on all labels equally often"),
 }
-_ROOM = 8
-"""So many methods can be named at the ends of their lines; more need a legend."""
 
 
 class _End(NamedTuple):
@@ -35,15 +33,24 @@ class _End(NamedTuple):
 def curves(
     ax: Axes, methods: Mapping[str, Sequence[Track]], score: str, closing: tuple[float, float]
 ) -> None:
-    """Mean over clients and seeds in percent; the band is one standard deviation over seeds each way."""
+    """Mean over clients and seeds in percent; the band is one standard deviation over seeds each way.
+
+    Of many methods the best few have names and colours, the others are thin grey lines behind them.
+    """
     start, end = closing
     ends: list[_End] = []
-    for name, (colour, dashes) in method_colours(methods).items():
+    colours = method_colours(methods)
+    seeds = max((len(worlds) for worlds in methods.values()), default=0)
+    banded = seeds > 1 and not others(colours)  # the bands of many methods would hide each other
+    for name, (colour, dashes) in colours.items():
         t, means = curve(methods[name], score)
         mean = 100 * means.mean(axis=0)
+        if colour == OTHERS:
+            ax.plot(t, mean, color=colour, linewidth=0.8, zorder=1.5)
+            continue
         wide = 2.0 if colour != GREY else 1.6
         ax.plot(t, mean, dashes, color=colour, linewidth=wide, label=name, solid_capstyle="round", zorder=3)
-        if len(means) > 1:
+        if banded and len(means) > 1:
             std = 100 * means.std(axis=0, ddof=1)
             ax.fill_between(t, mean - std, mean + std, color=colour, alpha=0.16, linewidth=0, zorder=2)
         if len(mean) and np.isfinite(mean[-1]):
@@ -62,15 +69,12 @@ def curves(
             color="#777777",
         )
     ax.grid(axis="y")
-    seeds = max((len(worlds) for worlds in methods.values()), default=0)
-    band = f" (band: ± one standard deviation over {seeds} seeds)" if seeds > 1 else ""
-    ax.set_xlabel(f"iteration{band}")
+    band = f" (band: ± one standard deviation over {seeds} seeds)" if banded else ""
+    ax.set_xlabel(f"iteration{band}", loc="left")
     ax.set_ylabel("accuracy, mean over clients (%)")
-    title(ax, *TITLES[score])
-    if len(methods) <= _ROOM:
-        _name_ends(ax, ends)
-    else:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5)
+    text, below = TITLES[score]
+    title(ax, text, below + others(colours))
+    _name_ends(ax, ends)
 
 
 def _name_ends(ax: Axes, ends: list[_End]) -> None:
@@ -85,9 +89,11 @@ def _name_ends(ax: Axes, ends: list[_End]) -> None:
             if (short := gap - (places[k + 1] - places[k])) > 1e-9:
                 places[k] -= short / 2
                 places[k + 1] += short / 2
+        if places:
+            places[0], places[-1] = max(places[0], low), min(places[-1], high)
     for place, (y, x, name, colour) in zip(places, ends, strict=True):
         ax.annotate(
-            f"{name}  {y:.1f}",
+            f"{shortened(name)}  {y:.1f}",
             (x, y),
             (right, place),
             xycoords=("axes fraction", "data"),
@@ -96,5 +102,13 @@ def _name_ends(ax: Axes, ends: list[_End]) -> None:
             fontweight="bold",
             fontsize=8.5,
             va="center",
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0},
+            # Thin and grey: in the colour of the curve it would read as a forecast.
+            arrowprops={
+                "arrowstyle": "-",
+                "color": "#b0b0b0",
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
         )

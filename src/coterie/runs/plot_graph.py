@@ -10,45 +10,57 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from coterie.runs.graph import graph
-from coterie.runs.style import FAINT, HEAT, INK, group_bars, title
+from coterie.runs.style import FAINT, HEAT, INK, group_bars, shortened, title
 from coterie.runs.tracks import Floats, Ints, Track, Weighed
 
-__all__ = ["colour_bar", "heat_map", "true_groups", "weights"]
+__all__ = ["ceiling", "colour_bar", "heat_map", "true_groups", "weights"]
 
 _FEW = 40
 """So many clients can be told apart by number."""
 
 
 def weights(worlds: Sequence[Track], weighed: dict[int, list[Weighed]]) -> tuple[Floats, Ints, int]:
-    """W, the groups, and over how many seeds W is the mean: all, or only the first if groups differ."""
+    """W with NaN for pairs that never met, the groups, and the number of seeds that W is the mean of.
+
+    That is all of them, or only the first if groups differ.
+    """
     first = worlds[0]
     alike = [w for w in worlds if w.world in weighed and np.array_equal(w.group, first.group)]
     if len(alike) < len(worlds):
         alike = [next(w for w in worlds if w.world in weighed)]
-    found = [graph(weighed[w.world], len(w.group)).weight for w in alike]
-    return np.mean(found, axis=0), alike[0].group, len(alike)
+    found = [graph(weighed[w.world], len(w.group)) for w in alike]
+    met = np.sum([g.met for g in found], axis=0)
+    total = np.sum([np.where(g.met, g.weight, 0.0) for g in found], axis=0)
+    return np.where(met > 0, total / np.maximum(met, 1), np.nan), alike[0].group, len(alike)
+
+
+def ceiling(weight: Floats) -> float:
+    """Weight at which the colours end: only a twentieth of those of pairs that met is larger."""
+    known = weight[np.isfinite(weight)]
+    return (float(np.quantile(known, 0.95)) or float(known.max()) if len(known) else 0.0) or 1.0
 
 
 def heat_map(ax: Axes, weight: Floats, group: Ints, name: str, auc: float | None, seeds: int) -> AxesImage:
-    """W itself; colours end where only a twentieth of the weights is larger."""
+    """W itself; pairs that never met are grey, so that they differ from those of weight 0."""
     order = np.argsort(group, kind="stable")
-    off = ~np.eye(len(group), dtype=bool)
-    shown = np.where(off, weight, np.nan)[np.ix_(order, order)]
-    top = float(np.quantile(weight[off], 0.95)) or float(weight.max()) or 1.0
-    image = ax.imshow(np.ma.masked_invalid(shown), cmap=HEAT, vmin=0, vmax=top)
+    shown = np.ma.masked_invalid(weight[np.ix_(order, order)])
+    image = ax.imshow(shown, cmap=HEAT, vmin=0, vmax=ceiling(weight))
     _frame(ax, group[order], order, numbers=True)
     ax.set_xlabel("speaking client")
     ax.set_ylabel("listening client")
     found = [] if auc is None else [f"graph AUC {auc:.2f} (1 = finds the true groups, 0.5 = chance)"]
     over = f"mean over {seeds} seeds" if seeds > 1 else "one seed"
-    title(ax, f"Who listens to whom: {name}", ", ".join([*found, over]))
+    title(ax, f"Who listens to whom: {shortened(name)}", ", ".join([*found, over]))
     return image
 
 
 def colour_bar(image: AxesImage, ax: Axes) -> None:
     """Beside the heat map, with the label in plain words."""
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03, aspect=32, extend="max")
-    bar.set_label("how much the client in this row\nlistens to the client in this column", fontsize=8)
+    bar.set_label(
+        "how much the client in this row\nlistens to the client in this column\n(grey: they never met)",
+        fontsize=8,
+    )
     bar.outline.set_visible(False)
 
 

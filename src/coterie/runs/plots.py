@@ -22,7 +22,7 @@ from coterie.runs.plot_curves import curves
 from coterie.runs.plot_gain import gain, gains
 from coterie.runs.plot_graph import colour_bar, heat_map, true_groups, weights
 from coterie.runs.plot_labels import labels
-from coterie.runs.style import STYLE, method_colours
+from coterie.runs.style import OTHERS, STYLE, method_colours, shortened
 from coterie.runs.tracks import Track, by_name, closing_phase
 
 if TYPE_CHECKING:
@@ -87,22 +87,24 @@ class _Pictures:
         return figure
 
     def gain(self) -> Figure | None:
-        found = {name: g for name, worlds in self.methods.items() if (g := gains(worlds)) is not None}
+        every = {name: g for name, worlds in self.methods.items() if (g := gains(worlds)) is not None}
+        looks = method_colours(self.methods)
+        found = {name: g for name, g in every.items() if looks[name][0] != OTHERS}
         if not found:
             return None
+        some = f" (the best {len(found)} of {len(every)} methods)" if len(found) < len(every) else ""
         wide = min(len(found), 3)
         deep = -(-len(found) // wide)
         figure = Figure(figsize=(max(3.5 * wide, 5), 3.6 * deep + 0.4), layout="constrained")
         axes = figure.subplots(deep, wide, sharey=True, squeeze=False)
-        looks = method_colours(self.methods)
         for ax, (name, values) in zip(axes.flat, found.items(), strict=False):
-            gain(ax, name, looks[name][0], values)
+            gain(ax, shortened(name), looks[name][0], values)
         for ax in axes.flat[len(found) :]:
             ax.set_axis_off()
         for ax in axes[:, 0]:
             ax.set_ylabel("gain over Local\n(points of personal accuracy)")
         figure.suptitle(
-            "Each client against itself alone: does it gain by collaborating?", x=0.01, ha="left",
+            f"Each client against itself alone: does it gain by collaborating?{some}", x=0.01, ha="left",
             fontweight="bold", fontsize=11,
         )  # fmt: skip
         return figure

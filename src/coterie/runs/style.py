@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.patches import Rectangle
 
+from coterie.runs.looks import Look, looks
 from coterie.runs.tracks import Ints, Track
 
-__all__ = ["FAINT", "GREY", "HEAT", "INK", "STYLE", "group_bars", "label_colours", "method_colours", "title"]
+__all__ = [
+    "FAINT", "GREY", "HEAT", "INK", "METHODS", "OTHERS", "STYLE",
+    "group_bars", "label_colours", "method_colours", "others", "shortened", "title",
+]  # fmt: skip
 
 INK, GREY, FAINT = "#222222", "#7f7f7f", "#e6e6e6"
 STYLE: Any = {
@@ -38,10 +42,14 @@ STYLE: Any = {
     "ytick.color": "#555555",
 }
 
-# Okabe, Ito: Color universal design, 2008; grey is kept for Local, black and yellow are left out.
-_METHODS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9")
-_GROUPS = _METHODS[::-1]
+# Okabe, Ito: Color universal design, 2008, without yellow; then Tol (below), brown and ink. As in style.css.
+METHODS = (
+    "#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9",
+    "#332288", "#882255", "#999933", "#AA4499", "#333333", "#8C564B",
+)  # fmt: skip
+_GROUPS = METHODS[5::-1]
 _DASHES = ("-", "--", ":", "-.")
+OTHERS = "#cccccc"
 # Tol: Colour schemes, SRON technical note 09-002, "muted" and a grey.
 _LABELS = (
     "#332288", "#88CCEE", "#44AA99", "#117733", "#999933",
@@ -52,16 +60,16 @@ HEAT = LinearSegmentedColormap.from_list("listening", _BLUES).with_extremes(bad=
 
 
 def method_colours(methods: Mapping[str, Sequence[Track]]) -> dict[str, tuple[str, str]]:
-    """Colour and line of each method: Local is grey, dashes tell the settings of a grid apart."""
-    labels = dict.fromkeys(worlds[0].label for worlds in methods.values() if not worlds[0].alone)
-    settings: list[dict[str, Any]] = []
-    looks = {}
-    for name, (world, *_) in methods.items():
-        if world.setting not in settings:
-            settings.append(world.setting)
-        colour = GREY if world.alone else _METHODS[list(labels).index(world.label) % len(_METHODS)]
-        looks[name] = (colour, _DASHES[settings.index(world.setting) % len(_DASHES)])
-    return looks
+    """Colour and line of each method, as `coterie.runs.looks` has them; OTHERS: one that is not named."""
+    return {name: (_colour(look), _DASHES[look.dash]) for name, look in looks(methods).items()}
+
+
+def _colour(look: Look) -> str:
+    if not look.named:
+        return OTHERS
+    pure = GREY if look.hue is None else METHODS[look.hue]
+    red, green, blue = to_rgb(pure)
+    return to_hex((0.55 * red, 0.55 * green, 0.55 * blue)) if look.shade else pure
 
 
 def label_colours(count: int) -> list[Any]:
@@ -69,6 +77,17 @@ def label_colours(count: int) -> list[Any]:
     if count <= len(_LABELS):
         return list(_LABELS[:count])
     return [colormaps["turbo"](0.03 + 0.94 * n / (count - 1)) for n in range(count)]
+
+
+def shortened(name: str) -> str:
+    """A name with at most 32 characters: what tells names apart is at their ends, so the middle goes."""
+    return name if len(name) <= 32 else f"{name[:14]}…{name[-17:]}"
+
+
+def others(colours: Mapping[str, tuple[str, str]]) -> str:
+    """What to say of the methods that are not named: " (grey: 32 others)", or nothing."""
+    count = sum(colour == OTHERS for colour, _ in colours.values())
+    return f" (grey: {count} other method{'s'[: count != 1]})" if count else ""
 
 
 def title(ax: Axes, text: str, below: str, colour: str = INK) -> None:

@@ -1,73 +1,140 @@
-// Lines over iterations, with bands, names at their ends, and a readout that follows pointer or arrow keys.
+// Lines over iterations, with bands, names beside their ends, and a readout that follows pointer or arrow keys.
+import {
+  band, ends, freest, last, logTicks, nearby, nearest, prepared, range, real, stroke, ticks, value,
+} from "./curve.js";
 import { fitted, h, hideTip, put, showTip, svg } from "./dom.js";
+import { csvButton, painted, pngButton } from "./download.js";
 import { count } from "./format.js";
+import { sample } from "./viewing.js";
 
-const LEFT = 46, TOP = 8, BOTTOM = 26, NAMES = 118;
+const LEFT = 46, TOP = 8, BOTTOM = 26, SAMPLE = 16, LISTED = 12, CROWD = 10;
+const PLAIN = { log: false, smooth: 1, from: null, to: null, zoom: null, kind: () => "named" };
 
-// lines: [{name, colour, dash, t, y, low, high, step}]
-export function chart({ title, note, lines, format, tick = format, length, closing, mark, height = 230, from = null, to = null, names = true }) {
+// lines: [{name, colour, dash, named, t, y, low, high, step}]; see: how to look at them, as `viewing` makes it.
+export function chart({
+  title, note, lines, format, tick = format, length, closing, mark, height = 230, from = null, names = true,
+  see = PLAIN, banded = "",
+}) {
   const drawing = svg("svg", { class: "chart", height, tabindex: 0, role: "img" });
-  const legend = h("div", { class: "legend" });
-  const figure = h("figure", { class: "card" },
-    h("figcaption", {}, h("h3", {}, title), note && h("p", { class: "note" }, note)), drawing, legend);
-  const shown = lines.filter((line) => line.t.length);
-  drawing.setAttribute("aria-label", `${title}: ${shown.map((l) => `${l.name} ${format(last(l.y))}`).join(", ")}`);
-  if (!shown.length) put(legend, h("p", { class: "note" }, "Nothing has been recorded yet."));
+  const legend = h("div", { class: "legend" }), remark = h("p", { class: "note" });
+  const known = lines.filter((line) => line.t.length);
+  const figure = h("figure", { class: "card" }, h("figcaption", {}, h("h3", {}, title),
+    h("span", { class: "gets" }, csvButton(title, table), pngButton(title, () => painted(title, drawing, keys()))),
+    remark), drawing, legend);
   fitted(figure, draw);
   return figure;
 
-  function draw(width) {
-    const inner = drawing.parentElement.clientWidth - 32;
-    const beside = names && shown.length <= 8 && inner > 430;
-    const right = beside ? NAMES : 12;
+  function table() {
+    return [["name", "iteration", "value", "low", "high"], ...known.flatMap((line) => line.t.map((t, k) =>
+      [line.name, t, line.y[k], line.low?.[k] ?? null, line.high?.[k] ?? null]))];
+  }
+
+  function keys() { return [...legend.querySelectorAll(".key")]; }
+
+  function draw() {
+    const seen = known.map((line) => prepared(line, see)).filter((line) => line.t.length);
+    const named = seen.filter((line) => line.kind === "named"), grey = seen.filter((line) => line.kind === "grey");
+    const others = grey.length ? ` Grey: ${count(grey.length)} other methods.` : "";
+    const smoothed = see.smooth > 1 ? ` Smoothed: mean of ${see.smooth} evaluations.` : "";
+    const bands = !grey.length && named.some((line) => line.low);
+    remark.textContent = `${note}${bands ? `; ${banded}` : ""}${others || smoothed ? "." : ""}${others}${smoothed}`;
+    const inner = figure.clientWidth - 2 * parseFloat(getComputedStyle(figure).paddingLeft);
+    const said = (line) => SAMPLE + lettered(line.name, 640) + 6 + lettered(format(last(line.y)), 500);
+    const wide = Math.max(0, ...named.map(said));
+    const beside = names && named.length <= CROWD && inner > 430 && wide < 0.4 * inner;
     const high = height - BOTTOM;
-    const [low, top] = range(shown, from, to);
-    const end = Math.max(length ?? 0, ...shown.map((l) => last(l.t)), 1);
-    const x = (t) => LEFT + (inner - LEFT - right) * t / end;
-    const y = (v) => high - (high - TOP) * (v - low) / (top - low);
+    const [low, top] = range(seen, from, see.log);
+    const start = see.from ?? 0;
+    const end = Math.max(see.to ?? Math.max(length ?? 0, ...known.map((l) => last(l.t)), 1), start + 1);
+    const latest = Math.max(start, ...named.map((line) => last(line.t)));
+    // Of a run that is not finished, the names stand where nothing has been drawn yet.
+    const room = inner - LEFT, needed = beside ? (room - wide - 18) / ((latest - start) / (end - start)) : room;
+    const right = room - Math.min(room - 12, needed);
+    const x = (t) => LEFT + (inner - LEFT - right) * (t - start) / (end - start);
+    const scaled = see.log ? Math.log10 : (v) => v;
+    const y = (v) => high - (high - TOP) * (scaled(v) - scaled(low)) / (scaled(top) - scaled(low));
     drawing.setAttribute("viewBox", `0 0 ${inner} ${height}`);
     drawing.setAttribute("width", inner);
+    drawing.setAttribute("aria-label", `${title}: ${named.map((l) => `${l.name} ${format(last(l.y))}`).join(", ")}`);
     const cursor = svg("g", { class: "cursor" });
+    const alone = closing < end && Math.max(closing, start);
     put(drawing,
-      closing < end && svg("rect", { class: "closing", x: x(closing), y: TOP, width: x(end) - x(closing), height: high - TOP }),
-      closing < end && svg("text", { class: "aside", "text-anchor": "end", x: x(end) - 4, y: y(last(shown[0]?.y ?? [0])) > (TOP + high) / 2 ? TOP + 12 : high - 6 }, "alone"),
-      ticks(low, top, Math.max(2, Math.floor(height / 40))).map((v) => [
+      alone !== false && alone !== undefined && [
+        svg("rect", { class: "closing", x: x(alone), y: TOP, width: x(end) - x(alone), height: high - TOP }),
+        svg("text", { class: "aside", "text-anchor": "end", x: x(end) - 4,
+          y: freest([high - 6, TOP + 12], seen.map((line) => last(line.y)).filter(real).map(y)) }, "alone")],
+      (see.log ? logTicks : ticks)(low, top, Math.max(2, Math.floor(height / 40))).map((v) => [
         svg("line", { class: "rule", x1: LEFT, x2: x(end), y1: y(v), y2: y(v) }),
         svg("text", { class: "tick", x: LEFT - 7, y: y(v) + 3.5, "text-anchor": "end" }, tick(v))]),
-      ticks(0, end, Math.max(2, Math.floor(inner / 110))).filter((t) => t === 0 || x(t) - LEFT > 84).map((t) =>
-        svg("text", { class: "tick", x: x(t), y: height - 8, "text-anchor": t === 0 ? "start" : "middle" },
-          t === 0 ? "iteration 0" : count(t))),
-      mark !== undefined && mark !== null && svg("line", { class: "mark", x1: x(mark), x2: x(mark), y1: TOP, y2: high }),
-      shown.map((line) => line.low && svg("path", { class: "band", d: band(line, x, y), css: { fill: line.colour } })),
-      shown.map((line) => svg("path", {
-        class: "line", d: stroke(line, x, y), css: { stroke: line.colour, "stroke-dasharray": line.dash || "none" } })),
-      shown.map((line) => line.t.length === 1 && svg("circle", { r: 3, cx: x(line.t[0]), cy: y(line.y[0]), css: { fill: line.colour } })),
-      beside && ends(shown, y, TOP, high).map(([line, at]) => [
-        svg("path", { class: "leader", d: `M${x(last(line.t)) + 2} ${y(last(line.y))}L${inner - right + 10} ${at}`, css: { stroke: line.colour } }),
-        svg("text", { class: "name", x: inner - right + 13, y: at + 4, css: { fill: line.colour } }, short(line.name, 11),
-          svg("tspan", { class: "value", dx: 5 }, format(last(line.y))))]),
+      svg("text", { class: "tick", x: LEFT, y: height - 8 }, `iteration ${count(start)}`),
+      ticks(start, end, Math.max(2, Math.floor(inner / 110))).filter((t) => x(t) - LEFT > 100).map((t) =>
+        svg("text", { class: "tick", x: x(t), y: height - 8, "text-anchor": "middle" }, count(t))),
+      mark !== undefined && mark !== null && mark >= start && mark <= end
+        && svg("line", { class: "mark", x1: x(mark), x2: x(mark), y1: TOP, y2: high }),
+      grey.map((line) => svg("path", { class: "line other", d: stroke(line, x, y) })),
+      bands && named.map((line) => line.low
+        && svg("path", { class: "band", d: band(line, x, (v) => Math.min(high, y(v))), css: { fill: line.colour } })),
+      named.map((line) => svg("path", { class: "line", d: stroke(line, x, y),
+        css: { stroke: line.colour, "stroke-dasharray": line.dash || "none" } })),
+      named.map((line) => line.t.length === 1 && real(line.y[0])
+        && svg("circle", { r: 3, cx: x(line.t[0]), cy: y(line.y[0]), css: { fill: line.colour } })),
+      beside && ends(named, y, TOP, high).map(([line, at]) => ending(line, at, x(latest) + 14, x, y)),
       cursor);
-    if (!beside && shown.length && names) {
-      put(legend, shown.map((line) => key(line, h("b", {}, ` ${format(last(line.y))}`))));
-    } else if (shown.length) put(legend);
+    if (!known.length) put(legend, h("p", { class: "note" }, "Nothing has been recorded yet."));
+    else put(legend, names && !beside && named.map((line) => key(line, h("b", {}, ` ${format(last(line.y))}`))));
+    follow({ seen, named, grey, cursor, x, y, start, end, inner, right, high });
+  }
 
-    const moments = [...new Set(shown.flatMap((l) => l.t))].sort((a, b) => a - b);
-    let at = moments.length - 1;
-    const read = (k, px, py) => {
+  // The name of a line at the height `at` and from `left` on, tied to where the line ends by a hair of no colour:
+  // in its own it would read as a forecast.
+  function ending(line, at, left, x, y) {
+    return [
+      svg("path", { class: "leader", d: `M${x(last(line.t)) + 2} ${y(last(line.y))}L${left - 2} ${at}` }),
+      svg("line", { class: "line", x1: left, x2: left + SAMPLE - 5, y1: at, y2: at,
+        css: { stroke: line.colour, "stroke-dasharray": line.dash || "none" } }),
+      svg("text", { class: "name", x: left + SAMPLE, y: at + 4 }, line.name),
+      svg("text", { class: "value", x: left + SAMPLE + lettered(line.name, 640) + 6, y: at + 4 },
+        format(last(line.y)))];
+  }
+
+  function follow({ seen, named, grey, cursor, x, y, start, end, inner, right, high }) {
+    const moments = [...new Set(seen.flatMap((l) => l.t))].sort((a, b) => a - b);
+    const time = (event) => start + (end - start)
+      * (event.clientX - drawing.getBoundingClientRect().left - LEFT) / (inner - LEFT - right);
+    let at = moments.length - 1, begun = null;
+    const read = (k, px, py, pointed) => {
       at = Math.min(moments.length - 1, Math.max(0, k));
       const t = moments[at];
-      const near = shown.map((line) => [line, value(line, t)]).filter(([, v]) => v !== null);
+      const near = [...named, ...nearby(grey, t, pointed, y)].map((line) => [line, value(line, t)])
+        .filter(([, v]) => real(v)).sort((a, b) => b[1] - a[1]);
       put(cursor, svg("line", { x1: x(t), x2: x(t), y1: TOP, y2: high }),
         near.map(([line, v]) => svg("circle", { r: 3.2, cx: x(t), cy: y(v), css: { fill: line.colour } })));
-      showTip(px, py, h("b", {}, `iteration ${count(t)}`), ...near.sort((a, b) => b[1] - a[1]).map(([line, v]) =>
-        h("span", {}, h("i", { class: "dot", css: { background: line.colour } }), `${line.name}  `, h("b", {}, format(v)))));
+      showTip(px, py, h("b", {}, `iteration ${count(t)}`), ...near.slice(0, LISTED).map(([line, v]) =>
+        h("span", {}, h("i", { class: "dot", css: { background: line.colour } }), `${line.name}  `,
+          h("b", {}, format(v)))),
+      near.length > LISTED && `and ${near.length - LISTED} more`);
+    };
+    drawing.onpointerdown = (event) => {
+      if (!see.zoom || event.pointerType !== "mouse" || event.button) return;
+      begun = event.clientX;
+      drawing.setPointerCapture(event.pointerId);
     };
     drawing.onpointermove = (event) => {
       if (!moments.length) return;
       const box = drawing.getBoundingClientRect();
-      const t = (event.clientX - box.left - LEFT) / (inner - LEFT - right) * end;
-      read(nearest(moments, t), event.clientX, event.clientY);
+      if (begun !== null && Math.abs(event.clientX - begun) > 8) {
+        hideTip();
+        const [a, b] = [begun, event.clientX].map((px) => px - box.left).sort((p, q) => p - q);
+        put(cursor, svg("rect", { class: "zooming", x: a, y: TOP, width: b - a, height: high - TOP }));
+      } else read(nearest(moments, time(event)), event.clientX, event.clientY, event.clientY - box.top);
     };
+    drawing.onpointerup = (event) => {
+      const moved = begun !== null && Math.abs(event.clientX - begun) > 8;
+      const [a, b] = [begun, event.clientX].map((clientX) => Math.round(time({ clientX }))).sort((p, q) => p - q);
+      begun = null;
+      if (moved) see.zoom([Math.max(0, a), Math.max(1, b)]);
+    };
+    drawing.ondblclick = () => see.zoom?.(null);
     drawing.onpointerleave = drawing.onblur = () => { put(cursor); hideTip(); };
     drawing.onkeydown = (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -79,75 +146,15 @@ export function chart({ title, note, lines, format, tick = format, length, closi
   }
 }
 
-export const key = (line, ...more) => h("span", { class: "key" },
-  svg("svg", { width: 18, height: 8 }, svg("line", { class: "line", x1: 1, x2: 17, y1: 4, y2: 4, css: { stroke: line.colour, "stroke-dasharray": line.dash || "none" } })),
-  line.name, more);
+export const key = (line, ...more) => h("span", { class: "key" }, sample(line), line.name, more);
 
-const last = (values) => values[values.length - 1];
-const short = (name, most) => name.length > most ? `${name.slice(0, most - 1)}…` : name;
-const real = (v) => v !== null && v !== undefined;
-
-function range(lines, from, to) {
-  const all = lines.flatMap((l) => [...l.y, ...(l.low ?? []), ...(l.high ?? [])]).filter(real);
-  let low = from ?? Math.min(...all, Infinity), top = to ?? Math.max(...all, -Infinity);
-  if (!Number.isFinite(low) || !Number.isFinite(top)) [low, top] = [0, 1];
-  if (low === top) [low, top] = low === 0 ? [0, 1] : [low - Math.abs(low) * 0.1, top + Math.abs(top) * 0.1];
-  const room = (top - low) * 0.05;
-  return [from === null ? low - room : low, to === null ? top + room : top];
-}
-
-export function ticks(low, top, about) {
-  const raw = (top - low) / about, size = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((k) => k * size).find((s) => s >= raw);
-  const found = [];
-  for (let v = Math.ceil(low / step) * step; v <= top + step * 1e-9; v += step) found.push(Math.abs(v) < step * 1e-9 ? 0 : v);
-  return found;
-}
-
-function stroke({ t, y: values, step }, x, y) {
-  let path = "", pen = "M";
-  t.forEach((at, k) => {
-    if (!real(values[k])) { pen = "M"; return; }
-    if (step && pen === "L") path += `H${x(at).toFixed(1)}`;
-    path += `${pen}${x(at).toFixed(1)} ${y(values[k]).toFixed(1)}`;
-    pen = "L";
-  });
-  return path;
-}
-
-function band({ t, low, high }, x, y) {
-  const known = t.map((at, k) => [at, low[k], high[k]]).filter(([, a, b]) => real(a) && real(b));
-  if (known.length < 2) return "";
-  const there = known.map(([at, , b]) => `${x(at).toFixed(1)} ${y(b).toFixed(1)}`);
-  const back = known.reverse().map(([at, a]) => `${x(at).toFixed(1)} ${y(a).toFixed(1)}`);
-  return `M${there.join("L")}L${back.join("L")}Z`;
-}
-
-// Names beside the ends of the lines, moved apart where they would overlap.
-function ends(lines, y, top, bottom) {
-  const placed = lines.filter((l) => real(last(l.y))).map((line) => [line, y(last(line.y))]).sort((a, b) => a[1] - b[1]);
-  for (let round = 0; round < 60; round += 1) {
-    for (let k = 0; k + 1 < placed.length; k += 1) {
-      const lack = 16 - (placed[k + 1][1] - placed[k][1]);
-      if (lack > 0) { placed[k][1] -= lack / 2; placed[k + 1][1] += lack / 2; }
+const lettered = (() => {
+  const pen = document.createElement("canvas").getContext("2d"), known = new Map();
+  return (text, weight) => {
+    if (!known.has(`${weight}${text}`)) {
+      pen.font = `${weight} 12px ${getComputedStyle(document.body).fontFamily}`;
+      known.set(`${weight}${text}`, pen.measureText(text).width);
     }
-    if (placed.length && placed[0][1] < top + 4) placed[0][1] = top + 4;
-    if (placed.length && placed.at(-1)[1] > bottom) placed.at(-1)[1] = bottom;
-  }
-  return placed;
-}
-
-function nearest(sorted, value) {
-  let low = 0, high = sorted.length - 1;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < value) low = middle; else high = middle;
-  }
-  return value - sorted[low] < sorted[high] - value ? low : high;
-}
-
-function value(line, t) {
-  if (t < line.t[0]) return null;
-  const k = nearest(line.t, t);
-  return line.t[k] === t ? line.y[k] : line.step ? line.y[line.t[k] > t ? k - 1 : k] : null;
-}
+    return known.get(`${weight}${text}`);
+  };
+})();

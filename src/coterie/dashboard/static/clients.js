@@ -1,5 +1,6 @@
 // All clients, worst first: how well each does, whether it would do better alone, what it has.
 import { choice, h, problem, put } from "./dom.js";
+import { csvButton } from "./download.js";
 import { amount, count, percent, plural, points } from "./format.js";
 import { columns, legend } from "./labels.js";
 import { groupColour } from "./palette.js";
@@ -11,74 +12,105 @@ const SORTS = {
   train: ["training samples, fewest first", (f) => f.train],
   number: ["number", (f) => f.train.map((_, k) => k)],
 };
+const HEADS = ["client", "personal accuracy", "against Local", "global", "samples", "labels"];
+const narrow = matchMedia("(max-width: 760px)"); // as in style.css
 
 export async function clients(source, query, remember, link) {
   const node = h("div", { class: "view clients" });
-  const state = { method: query.method, seed: query.seed, sort: query.sort ?? "personal", hurt: false, as: query.as ?? "list" };
+  const state = { method: query.method, seed: query.seed, sort: query.sort, hurt: query.hurt === "on",
+    as: query.as ?? "list" };
   let found;
+  narrow.addEventListener("change", () => node.isConnected && found?.worlds.length && draw());
   await load();
   return { node, refresh: load, keys: {} };
 
   async function load() {
     found = await source.get("clients", { method: state.method, seed: state.seed });
-    if (!found.worlds.length) {
-      put(node, problem("No evaluation yet", "The clients appear here after the run's first evaluation."));
-      return;
-    }
-    draw();
+    if (found.worlds.length) draw();
+    else put(node, problem("No evaluation yet", "The clients appear here after the run's first evaluation."));
+  }
+
+  function set(change, again) {
+    Object.assign(state, change);
+    const { method, seed, sort, as, hurt } = state;
+    remember?.({ method, seed, sort, as: as === "list" ? null : as, hurt: hurt ? "on" : null });
+    if (again) load(); else draw();
   }
 
   function draw() {
     const old = node.querySelector(".viewport")?.scrollTop ?? 0;
-    const methods = [...new Set(found.worlds.map((w) => w.method))];
-    const seeds = found.worlds.filter((w) => w.method === found.method).map((w) => w.seed);
-    const sorts = Object.entries(SORTS).filter(([k]) => k !== "gain" || found.gain);
-    if (!sorts.some(([k]) => k === state.sort)) state.sort = "personal";
-    const keys = SORTS[state.sort][1](found);
-    const hurt = (k) => found.gain !== null && found.gain[k] !== null && found.gain[k] < 0;
-    const order = found.train.map((_, k) => k).filter((k) => !state.hurt || hurt(k)).sort((a, b) => keys[a] - keys[b] || a - b);
-    const set = (change, again) => { Object.assign(state, change); remember?.({ method: state.method, seed: state.seed, sort: state.sort, as: state.as }); again ? load() : draw(); };
-    const all = found.train.length, lost = found.train.filter((_, k) => hurt(k)).length;
+    const order = sorted(), tiles = state.as === "tiles";
     const widest = Math.max(...(found.gain ?? [0]).map((g) => Math.abs(g ?? 0)), 0.01);
-    const high = state.as === "list" ? 46 : 118;
-    const list = windowed(order.length, high, state.as === "list" ? 0 : 150,
-      (k) => (state.as === "list" ? row(order[k], widest) : tile(order[k])), state.as);
-    put(node,
-      h("div", { class: "tools" },
-        choice("method", methods.map((m) => [m, m]), found.method, (method) => set({ method, seed: found.worlds.find((w) => w.method === method).seed }, true)),
-        choice("seed", seeds.map((s) => [s, s]), found.seed, (seed) => set({ method: found.method, seed }, true)),
-        choice("sorted by", sorts.map(([k, [text]]) => [k, text]), state.sort, (sort) => set({ sort })),
-        choice("shown as", [["list", "list"], ["tiles", "small multiples"]], state.as, (as) => set({ as })),
-        found.gain !== null && h("label", { class: "tick" }, h("input", { type: "checkbox", checked: state.hurt, onchange: (event) => set({ hurt: event.target.checked }) }), "only those hurt")),
-      h("p", { class: "lead" }, found.alone ? `${plural(all, "client")}, each learning alone.`
-        : found.gain === null ? `${plural(all, "client")}. Add the method Local to a run to see who would do better alone.`
-          : [h("b", {}, `${count(lost)} of ${plural(all, "client")}`), ` ${lost === 1 ? "is" : "are"} hurt: worse at iteration ${count(found.t)} than the same client learning alone.`]),
-      legend(found.classes),
-      state.as === "list" && h("div", { class: "list heads", "aria-hidden": "true" }, h("div", { class: "person-row" },
-        ["client", "personal accuracy", "against Local", "global", "samples", "labels"].map((text) => h("span", {}, text)))),
+    const high = tiles ? 118 : narrow.matches ? 68 : 46;
+    const list = windowed(order.length, high, tiles ? 150 : 0,
+      (k) => (tiles ? tile(order[k]) : row(order[k], widest)), state.as);
+    put(node, tools(order), lead(), legend(found.classes),
+      !tiles && h("div", { class: "list heads", "aria-hidden": "true" },
+        h("div", { class: "person-row" }, HEADS.map((text) => h("span", {}, text)))),
       list);
     list.scrollTop = old;
   }
 
+  function hurt(k) { return found.gain !== null && found.gain[k] !== null && found.gain[k] < 0; }
+
+  function sorted() {
+    const keys = SORTS[state.sort]?.[1](found) ?? SORTS.personal[1](found);
+    const shown = found.train.map((_, k) => k).filter((k) => !state.hurt || hurt(k));
+    return shown.sort((a, b) => keys[a] - keys[b] || a - b);
+  }
+
+  function tools(order) {
+    const methods = [...new Set(found.worlds.map((w) => w.method))];
+    const seeds = found.worlds.filter((w) => w.method === found.method).map((w) => w.seed);
+    const sorts = Object.entries(SORTS).filter(([k]) => k !== "gain" || found.gain);
+    return h("div", { class: "tools" },
+      choice("method", methods.map((m) => [m, m]), found.method,
+        (method) => set({ method, seed: found.worlds.find((w) => w.method === method).seed }, true)),
+      choice("seed", seeds.map((s) => [s, s]), found.seed, (seed) => set({ method: found.method, seed }, true)),
+      choice("sorted by", sorts.map(([k, [text]]) => [k, text]), state.sort, (sort) => set({ sort })),
+      choice("shown as", [["list", "list"], ["tiles", "small multiples"]], state.as, (as) => set({ as })),
+      found.gain !== null && h("label", { class: "tick" }, h("input", { type: "checkbox", checked: state.hurt,
+        onchange: (event) => set({ hurt: event.target.checked }) }), "only those hurt"),
+      csvButton(`clients ${found.method} seed ${found.seed}`, () => file(order)));
+  }
+
+  function file(order) {
+    return [["client", "group", "personal", "gain over Local", "global", "samples", ...found.classes],
+      ...order.map((k) => [k, found.group[k], found.personal[k], found.gain?.[k], found.global[k], found.train[k],
+        ...found.labels[k]])];
+  }
+
+  function lead() {
+    const all = found.train.length, lost = found.train.filter((_, k) => hurt(k)).length;
+    return h("p", { class: "lead" }, found.alone ? `${plural(all, "client")}, each learning alone.`
+      : found.gain === null ? `${plural(all, "client")}. Add the method Local to a run to see who would do better alone.`
+        : [h("b", {}, `${count(lost)} of ${plural(all, "client")}`), ` ${lost === 1 ? "is" : "are"} hurt: `
+          + `worse at iteration ${count(found.t)} than the same client learning alone.`]);
+  }
+
   function name(k) {
-    const dot = found.groups > 1 && h("i", { class: "dot", title: `group ${found.group[k]}`, css: { background: groupColour(found.group[k]) } });
-    const text = `client ${k}`;
-    return [dot, link ? h("a", { href: link({ method: found.method, seed: found.seed, client: k }) }, text) : text,
+    const dot = found.groups > 1 && h("i", { class: "dot", title: `group ${found.group[k]}`,
+      css: { background: groupColour(found.group[k]) } });
+    const text = `client ${k}`, there = { method: found.method, seed: found.seed, client: k };
+    return [dot, link ? h("a", { href: link(there) }, text) : text,
       found.diverged.includes(k) && h("small", { class: "bad" }, " diverged"),
       found.attackers.includes(k) && h("small", { class: "bad" }, " attacker")];
   }
 
   function row(k, widest) {
     const gain = found.gain?.[k] ?? null, accuracy = found.personal[k];
+    const wide = `${50 * Math.abs(gain) / widest}%`;
+    const title = found.labels[k].map((n, l) => n && `${found.classes[l]}: ${n}`).filter(Boolean).join(", ");
     return h("div", { class: "person-row", "data-client": k },
       h("span", { class: "who" }, name(k)),
-      h("span", { class: "meter" }, h("i", { css: { width: `${100 * (accuracy ?? 0)}%` } }), h("b", {}, percent(accuracy))),
+      h("span", { class: "meter" }, h("i", { css: { width: `${100 * (accuracy ?? 0)}%` } }),
+        h("b", {}, percent(accuracy))),
       h("span", { class: `lean ${gain < 0 ? "bad" : "good"}` },
-        gain !== null && h("i", { css: gain < 0 ? { right: "50%", width: `${50 * -gain / widest}%` } : { left: "50%", width: `${50 * gain / widest}%` } }),
+        gain !== null && h("i", { css: { [gain < 0 ? "right" : "left"]: "50%", width: wide } }),
         h("b", {}, points(gain))),
-      h("span", {}, percent(found.global[k])),
-      h("span", {}, count(found.train[k])),
-      h("span", { class: "what", title: found.labels[k].map((n, l) => n && `${found.classes[l]}: ${n}`).filter(Boolean).join(", ") }, columns(found.labels[k])));
+      h("span", { "data-head": "global " }, percent(found.global[k])),
+      h("span", { "data-head": "samples " }, count(found.train[k])),
+      h("span", { class: "what", title }, columns(found.labels[k])));
   }
 
   function tile(k) {

@@ -1,51 +1,96 @@
-// Several runs side by side: one table, and their curves in one picture.
-import { chart, key } from "./chart.js";
+// Several runs side by side: one table, what they were made with differently, and their curves in one picture.
+import { chart } from "./chart.js";
 import { choice, h, put } from "./dom.js";
 import { amount, bytes, percent, roundBytes, whole } from "./format.js";
-import { series } from "./palette.js";
+import { dot, flat } from "./overview.js";
+import { DASHES, looks, methodColour } from "./palette.js";
 import { sortable } from "./table.js";
+import { viewing } from "./viewing.js";
 
-const DASHES = ["", "6 4", "2 3", "8 3 2 3"];
-const SCORES = { personal: ["personal accuracy", percent, whole], global: ["global accuracy", percent, whole], loss: ["training loss", amount, amount], bytes: ["data sent", bytes, roundBytes] };
+const SCORES = {
+  personal: ["Personal accuracy", percent, whole], global: ["Global accuracy", percent, whole],
+  loss: ["Training loss", amount, amount], bytes: ["Data sent", bytes, roundBytes] };
 
-export async function compare(sources, link) {
+const told = ({ name, ...options }) => [name, ...flat(options).map(([key, value]) => `${key} ${value}`)].join(", ");
+
+export async function compare(sources, link, query, remember) {
   const node = h("div", { class: "view compare" });
-  const state = { score: "personal", method: "" };
-  const sorting = {};
+  const state = { score: query.score in SCORES ? query.score : "personal", method: query.method ?? "" };
+  const sorting = {}, differing = {};
+  let found;
+  const see = viewing(query, remember, () => picture());
+  const above = h("div", { class: "view" }), tools = h("div", { class: "tools" }), curves = h("div");
+  put(node, above, tools, h("section", { class: "card" }, curves, see.node));
   await load();
   return { node, refresh: load, keys: {} };
 
   async function load() {
-    const found = await Promise.all(sources.map(async (source) => ({ id: source.id, run: await source.get("overview"), curves: await source.get("curves") })));
-    draw(found);
+    found = await Promise.all(sources.map(async (source) => {
+      const [run, given] = await Promise.all([source.get("overview"), source.get("curves")]);
+      return { id: source.id, run, curves: given };
+    }));
+    draw();
   }
 
-  function draw(found) {
+  function settle(change) {
+    Object.assign(state, change);
+    remember(change);
+    draw();
+  }
+
+  function draw() {
+    const names = [...new Set(found.flatMap(({ run }) => Object.keys(run.methods)))];
+    put(above, h("div", { class: "title" }, h("h1", {}, `${found.length} runs compared`)),
+      results(), h("section", { class: "card differences" }, h("h3", {}, "What differs"), differences()));
+    put(tools,
+      choice("curve of", Object.entries(SCORES).map(([k, [text]]) => [k, text.toLowerCase()]), state.score,
+        (score) => settle({ score })),
+      choice("method", [["", "all"], ...names.map((n) => [n, n])], state.method, (method) => settle({ method })));
+    picture();
+  }
+
+  function results() {
     const rows = found.flatMap(({ id, run }) => Object.keys(run.methods).map((name, k) => ({ id, name, k, run })));
     const titles = [...new Set(found.flatMap(({ run }) => Object.keys(run.table)))];
-    const names = [...new Set(rows.map((row) => row.name))];
-    const shown = names.filter((name) => !state.method || name === state.method);
-    const [title, format, tick] = SCORES[state.score];
-    const alone = new Set(found.flatMap(({ run }) => run.rows.filter((row) => row.alone).map((row) => row.name)));
-    const hues = names.filter((name) => !alone.has(name));
-    const colour = (name, r) => (state.method ? series(r) : alone.has(name) ? "var(--alone)" : series(hues.indexOf(name)));
-    const lines = found.flatMap(({ id, curves }, r) => shown.filter((name) => curves.methods[name]).map((name) => {
-      const { t, mean } = curves.methods[name][state.score];
-      return { name: `${id} · ${name}`, colour: colour(name, r), dash: state.method ? "" : DASHES[r % DASHES.length], t, y: mean };
-    }));
     const cell = (row, wanted) => row.run.table[wanted]?.[row.k];
-    put(node,
-      h("div", { class: "title" }, h("h1", {}, `${found.length} runs compared`)),
-      h("section", { class: "card results" }, h("h3", {}, "Results"), sortable([
-        { title: "run", left: true, first: "asc", value: (row) => row.id, cell: (row) => h("a", { href: link.run(row.id) }, row.id) },
-        { title: "method", left: true, first: "asc", value: (row) => row.name, cell: (row) => row.name },
-        ...titles.map((wanted) => ({ title: wanted, value: (row) => cell(row, wanted)?.value ?? null,
-          cell: (row) => { const c = cell(row, wanted); return c?.best ? h("b", {}, c.text) : c?.text ?? "–"; } })),
-      ], rows, sorting), h("p", { class: "note" }, "Bold: the best of its run. Runs may differ in data, clients and iterations; see their parameters.")),
-      h("div", { class: "tools" },
-        choice("curve of", Object.entries(SCORES).map(([k, [text]]) => [k, text]), state.score, (score) => { state.score = score; draw(found); }),
-        choice("method", [["", "all"], ...names.map((n) => [n, n])], state.method, (method) => { state.method = method; draw(found); })),
-      chart({ title: title[0].toUpperCase() + title.slice(1), note: state.method ? "one colour for each run" : "one colour for each method, one kind of line for each run", lines, format, tick, height: 340, names: false, from: state.score === "bytes" ? 0 : null }),
-      h("div", { class: "legend" }, lines.map((line) => key(line))));
+    return h("section", { class: "card results" }, h("h3", {}, "Results"), sortable([
+      { title: "run", left: true, first: "asc", value: (row) => row.id,
+        cell: (row) => h("a", { href: link.run(row.id) }, row.id) },
+      { title: "method", left: true, first: "asc", value: (row) => row.name,
+        cell: (row) => [dot(looks(row.run.rows)[row.name]?.colour ?? "var(--soft)"), row.name] },
+      ...titles.map((wanted) => ({ title: wanted, value: (row) => cell(row, wanted)?.value ?? null,
+        cell: (row) => { const c = cell(row, wanted); return c?.best ? h("b", {}, c.text) : c?.text ?? "–"; } })),
+    ], rows, sorting, { csv: "compared" }), h("p", { class: "note" }, "Bold: the best of its run."));
+  }
+
+  // The parameters that are not the same in all runs, one row each; all that a method was given is one row.
+  function differences() {
+    const given = found.map(({ run: { parameters: { methods, ...others } } }) => new Map([...flat(others),
+      ...Object.entries(methods).map(([label, options]) => [`methods.${label}`, told(options)])]));
+    const paths = [...new Set(given.flatMap((one) => [...one.keys()]))].filter((path) => path !== "name"
+      && new Set(given.map((one) => one.get(path))).size > 1);
+    if (!paths.length) return h("p", { class: "note" }, "Nothing: these runs have the same parameters.");
+    return h("div", { class: "tall" }, sortable([
+      { title: "parameter", left: true, first: "asc", value: (path) => path, cell: (path) => path },
+      ...found.map(({ id }, k) => ({ title: id, left: true, first: "asc", value: (path) => given[k].get(path) ?? null,
+        cell: (path) => h("span", { class: "said" }, given[k].get(path) ?? "–") })),
+    ], paths, differing, { csv: "differences" }));
+  }
+
+  // A method keeps its colour; its lines in several runs, or with several settings, differ in dashes, then in shade.
+  function picture() {
+    const [title, format, tick] = SCORES[state.score], seen = new Map();
+    const lines = found.flatMap(({ id, run, curves: given }) => run.rows
+      .filter(({ name }) => given.methods[name] && (!state.method || name === state.method))
+      .map(({ name, hue, named }) => {
+        const { t, mean } = given.methods[name][state.score], k = seen.get(hue) ?? 0;
+        seen.set(hue, k + 1);
+        return { name: `${id} · ${name}`, colour: methodColour(hue, (k >> 2) % 2), dash: DASHES[k % 4],
+          named: named || Boolean(state.method), t, y: mean };
+      }));
+    const length = Math.max(...found.map(({ run }) => run.length));
+    see.show(lines, length);
+    put(curves, chart({ title, note: "one colour for each method; the runs differ in the kind of line", lines, format,
+      tick, length, height: 340, names: false, see, from: state.score === "bytes" ? 0 : null }));
   }
 }

@@ -1,64 +1,89 @@
 // Who listens to whom: heat map and links at one iteration, a slider that replays the run, one client explained.
 import { choice, h, problem, put } from "./dom.js";
+import { pngButton } from "./download.js";
 import { count, percent } from "./format.js";
 import { heatMap } from "./heat.js";
 import { linkMap } from "./links.js";
+import { groupColour } from "./palette.js";
 import { person } from "./person.js";
 
 const ORDERS = { group: "true group", cluster: "who listens to whom", number: "number" };
-const STEP = 90;
+const STEP = 90, GROUPS = 12;
 
 export async function graph(source, query, remember) {
   const node = h("div", { class: "view graph" });
-  const state = { method: query.method, seed: query.seed, client: Number(query.client ?? 0), order: query.order, at: null, playing: null };
+  const state = { method: query.method, seed: query.seed, client: Number(query.client ?? 0), order: query.order,
+    t: query.t === undefined ? null : Number(query.t), playing: null }; // t: null follows the end
   let network, frame, drawn, wanted = 0;
   const heat = heatMap(choose), links = linkMap(choose);
-  const detail = h("div", {}), tools = h("div", { class: "tools" }), facts = h("p", { class: "facts", "aria-live": "off" });
-  const slider = h("input", { type: "range", min: 0, "aria-label": "iteration", oninput: () => { stop(); move(Number(slider.value)); } });
-  const button = h("button", { type: "button", class: "play", onclick: () => (state.playing ? stop() : play()) }, "▶ Replay");
+  const detail = h("div", {}), tools = h("div", { class: "tools" }), legend = h("div", { class: "legend groups" });
+  const now = h("b"), facts = h("p", { class: "facts", "aria-live": "off" }, now);
+  const measured = h("span", { class: "note" });
+  const slider = h("input", { type: "range", min: 0, "aria-label": "iteration",
+    oninput: () => { stop(); move(Number(slider.value)); }, onchange: settle });
+  const button = h("button", { type: "button", class: "play", onclick: () => (state.playing ? pause() : play()) });
   const reading = h("p", { class: "reading", hidden: true });
+  label("▶", "Replay");
 
   await load();
-  return { node, refresh: load, close: stop, keys: { " ": () => button.click(), j: () => step(1), k: () => step(-1) } };
+  return { node, refresh: load, close: stop,
+    keys: { " ": () => button.click(), j: () => step(1), k: () => step(-1) } };
 
   async function load() {
     network = await source.get("network", { method: state.method, seed: state.seed });
     if (!network.worlds.length || !network.weighed) {
       put(node, h("div", { class: "tools" }, network.worlds.length > 0 && pick()), problem("No graph here yet",
-        "No client has reported weights so far: only methods that learn whom to listen to, such as KD-PDFL, have a graph, from their first exchange on."), detail);
+        "No client has reported weights so far: only methods that learn whom to listen to, such as KD-PDFL, have "
+        + "a graph, from their first exchange on."), detail);
       frame = { t: undefined };
       if (network.worlds.length) await explain(wanted);
       return;
     }
     [state.method, state.seed] = [network.method, network.seed];
-    state.order ??= new Set(network.group).size > 1 ? "group" : "cluster";
+    const groups = [...new Set(network.group)].sort((a, b) => a - b);
+    if (!(state.order in network.orders)) state.order = groups.length > 1 && network.orders.group ? "group" : "cluster";
     state.client = Math.min(state.client, network.clients - 1);
     slider.max = network.times.length - 1;
     if (!node.contains(heat.node)) build();
-    put(tools, pick(), choice("ordered by", Object.keys(network.orders).map((k) => [k, ORDERS[k]]), state.order, (order) => { state.order = order; if (network.shared) move(); else show(); }));
+    put(tools, pick(), choice("ordered by", Object.keys(network.orders).map((k) => [k, ORDERS[k]]), state.order,
+      (order) => { state.order = order; settle(); if (network.shared) move(); else show(); }), measured);
+    put(legend, groups.length > 1 && [groups.slice(0, GROUPS).map((k) =>
+      h("span", { class: "key" }, h("i", { css: { background: groupColour(k) } }), `group ${k}`)),
+    groups.length > GROUPS && h("span", {}, `and ${groups.length - GROUPS} more, in the same colours`)]);
     reading.hidden = network.complete >= 1;
-    reading.textContent = `Reading the exchanges: ${percent(network.complete, 0)} so far; until then, the latest ones are shown.`;
-    const now = [state.method, state.seed, network.exchanges, network.complete >= 1].join();
-    if (drawn !== now) await move(state.at === null ? network.times.length - 1 : Math.min(state.at, network.times.length - 1));
-    drawn = now;
+    reading.textContent = `Reading the exchanges: ${percent(network.complete, 0)} so far; `
+      + "until then, the latest ones are shown.";
+    const known = [state.method, state.seed, network.exchanges, network.complete >= 1].join();
+    if (drawn !== known) await move(place());
+    drawn = known;
     if (network.complete < 1) setTimeout(() => node.isConnected && load(), 0);
+  }
+
+  // Where on the slider the iteration is that was chosen: the last one that is not after it.
+  function place() {
+    const end = network.times.length - 1;
+    if (state.t === null) return end;
+    const after = network.times.findIndex((t) => t > state.t);
+    return after < 0 ? end : Math.max(0, after - 1);
   }
 
   function pick() {
     const { method } = network, methods = [...new Set([method, ...network.worlds.map((w) => w.method)])];
-    const seeds = [...new Set([network.seed, ...network.worlds.filter((w) => w.method === method).map((w) => w.seed)])];
-    const change = (next) => { Object.assign(state, next, { at: null }); load(); };
-    return [choice("method", methods.map((m) => [m, m]), method, (m) => change({ method: m, seed: network.worlds.find((w) => w.method === m).seed })),
-      choice("seed", seeds.map((s) => [s, s]), network.seed, (seed) => change({ seed }))];
+    const own = network.worlds.filter((w) => w.method === method).map((w) => w.seed);
+    const change = (next) => { Object.assign(state, next, { t: null }); settle(); load(); };
+    return [
+      choice("method", methods.map((m) => [m, m]), method,
+        (m) => change({ method: m, seed: network.worlds.find((w) => w.method === m).seed })),
+      choice("seed", [...new Set([network.seed, ...own])].map((s) => [s, s]), network.seed, (seed) => change({ seed }))];
   }
 
   function build() {
-    put(node, tools, reading,
+    const picture = (title, note, map) => h("figure", { class: "card" }, h("figcaption", {}, h("h3", {}, title),
+      h("span", { class: "gets" }, pngButton(title, () => map.canvas)), h("p", { class: "note" }, note)), map.node);
+    put(node, tools, reading, legend,
       h("div", { class: "pair" },
-        h("figure", { class: "card" }, h("figcaption", {}, h("h3", {}, "Who listens to whom"),
-          h("p", { class: "note" }, "row: the client that listens; column: the client it listens to")), heat.node),
-        h("figure", { class: "card" }, h("figcaption", {}, h("h3", {}, "The same as links"),
-          h("p", { class: "note" }, "each client's strongest links; dotted: who hears whom just now")), links.node)),
+        picture("Who listens to whom", "row: the client that listens; column: the client it listens to", heat),
+        picture("The same as links", "each client's strongest links; dotted: who hears whom just now", links)),
       h("div", { class: "time card" }, button, slider, facts),
       detail);
   }
@@ -67,8 +92,8 @@ export async function graph(source, query, remember) {
   async function move(k = Number(slider.value)) {
     const ticket = ++wanted;
     slider.value = k;
-    state.at = k === network.times.length - 1 ? null : k;
     const t = network.times[k];
+    state.t = k === network.times.length - 1 ? null : t;
     const order = network.shared ? state.order : undefined;
     const found = await source.get("frame", { method: state.method, seed: state.seed, t, order });
     if (ticket !== wanted) return;
@@ -78,25 +103,35 @@ export async function graph(source, query, remember) {
   }
 
   function show() {
-    const now = { network, frame, order: network.orders[state.order], selected: state.client };
-    heat.show(now);
-    links.show(now);
+    const here = { network, frame, order: network.orders[state.order], selected: state.client };
+    heat.show(here);
+    links.show(here);
     slider.setAttribute("aria-valuetext", `iteration ${frame.t}`);
-    put(facts, h("b", {}, `iteration ${count(frame.t)}`), `${percent(frame.met, 0)} of all pairs have met`,
-      frame.auc !== null && h("span", { title: "how well the weights tell the own group from the others; 0.5 is chance" }, `graph AUC ${frame.auc.toFixed(2)}`));
+    now.textContent = `iteration ${count(frame.t)}`;
+    const met = frame.met < 1 ? Math.min(frame.met, 0.99) : 1; // all only if it is all
+    put(measured, `${percent(met, 0)} of all pairs have met`, frame.auc !== null && h("span", {
+      title: "how well the weights tell the own group from the others; 0.5 is chance",
+    }, `, graph AUC ${frame.auc.toFixed(2)}`));
   }
 
   async function explain(ticket) {
     const t = source.live ? frame.t : undefined, { client } = state;
-    const found = await source.get("person", { method: state.method, seed: state.seed, client, t }).catch((error) => error);
-    if (ticket !== wanted || client !== state.client) return;
-    if (found.complete < 1) setTimeout(() => node.isConnected && ticket === wanted && client === state.client && explain(ticket), 0);
-    put(detail, found instanceof Error ? problem(`Client ${client}`, found.message) : person(found, network, t, choose));
+    const asked = { method: state.method, seed: state.seed, client, t };
+    const found = await source.get("person", asked).catch((error) => error);
+    const current = () => ticket === wanted && client === state.client;
+    if (!current()) return;
+    if (found.complete < 1) setTimeout(() => node.isConnected && current() && explain(ticket), 0);
+    put(detail, found instanceof Error ? problem(`Client ${client}`, found.message)
+      : person(found, network, t, choose));
+  }
+
+  function settle() {
+    remember?.({ method: state.method, seed: state.seed, client: state.client, order: state.order, t: state.t });
   }
 
   function choose(client) {
     state.client = client;
-    remember?.({ method: state.method, seed: state.seed, client });
+    settle();
     show();
     explain(wanted);
   }
@@ -107,19 +142,29 @@ export async function graph(source, query, remember) {
   }
 
   function play() {
-    button.textContent = "❚❚ Pause";
-    let k = state.at ?? 0;
-    const by = Math.max(1, Math.round(network.times.length / 200));
+    label("❚❚", "Pause");
+    let k = state.t === null ? 0 : Number(slider.value);
+    const by = Math.max(1, Math.round(network.times.length / 200)), end = network.times.length - 1;
     state.playing = setInterval(async () => {
-      k += by;
-      if (k >= network.times.length - 1 || !node.isConnected) { stop(); k = network.times.length - 1; }
-      await move(Math.min(k, network.times.length - 1));
+      k = Math.min(k + by, end);
+      if (k < end && node.isConnected) await move(k);
+      else { stop(); await move(end); settle(); }
     }, STEP);
+  }
+
+  function pause() {
+    stop();
+    settle();
+    explain(wanted);
   }
 
   function stop() {
     clearInterval(state.playing);
     state.playing = null;
-    button.textContent = "▶ Replay";
+    label("▶", "Replay");
+  }
+
+  function label(sign, text) {
+    put(button, `${sign} `, h("span", {}, text));
   }
 }

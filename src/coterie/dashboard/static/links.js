@@ -18,7 +18,7 @@ export function linkMap(choose) {
     showTip(event.clientX, event.clientY, h("b", {}, `client ${i}`),
       ...mine.slice(0, 4).map(([, j, w]) => `listens to ${j}: ${amount(w)}`), mine.length ? null : "has met nobody yet");
   });
-  return { node, show(now) { ({ network, frame, selected } = now); draw(); }, again };
+  return { node, canvas, show(now) { ({ network, frame, selected } = now); draw(); }, again };
 
   function place(i) {
     const edge = 18, [x, y] = network.places[i];
@@ -57,8 +57,8 @@ export function linkMap(choose) {
       const share = Math.min(1, w / frame.top);
       const mine = i === selected;
       const colour = network.group[i] === network.group[j] ? groupInk(network.group[i]) : ink("soft");
-      line(i, j, mine ? ink("accent") : colour, mine ? 1 + 3 * share : (many ? 0.4 : 0.6) + (many ? 1 : 2.2) * share,
-        mine ? 0.95 : many ? 0.04 + 0.18 * share : 0.2 + 0.45 * share);
+      const wide = mine ? 1 + 3 * share : (many ? 0.4 : 0.6) + (many ? 1 : 2.2) * share;
+      line(i, j, mine ? ink("accent") : colour, wide, mine ? 0.95 : many ? 0.04 + 0.18 * share : 0.2 + 0.45 * share);
     }
     pen.setLineDash([2, 4]);
     for (const [speaker, listener] of frame.now) line(speaker, listener, ink("soft"), 1, 0.6);
@@ -82,6 +82,7 @@ export function linkMap(choose) {
       pen.textBaseline = "middle";
       pen.fillText(String(i), x, y + 0.5);
     }
-    canvas.setAttribute("aria-label", `Links at iteration ${frame.t}: ${frame.edges.length} strongest of ${network.clients} clients`);
+    canvas.setAttribute("aria-label",
+      `Links at iteration ${frame.t}: ${frame.edges.length} strongest of ${network.clients} clients`);
   }
 }

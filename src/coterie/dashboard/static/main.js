@@ -4,6 +4,7 @@ import { clients } from "./clients.js";
 import { compare } from "./compare.js";
 import { h, hideTip, problem, put } from "./dom.js";
 import { graph } from "./graph.js";
+import { busyWith, helpButton } from "./help.js";
 import { overview } from "./overview.js";
 import { missing, runs } from "./runs.js";
 import { swarm } from "./swarm.js";
@@ -11,11 +12,14 @@ import { themeButton } from "./theme.js";
 
 const SWARM = { swarm: "Live swarm" };
 const VIEWS = { overview: "Overview", graph: "Graph", clients: "Clients" };
+const KEPT = ["method", "seed", "client"]; // what another view of the same run begins with
 const page = document.getElementById("page"), banner = document.getElementById("banner");
 let current = null, unwatch = null, busy = false, waiting = false, missed = false;
 
+const kept = (query) => Object.fromEntries(KEPT.filter((key) => key in query).map((key) => [key, query[key]]));
+const asked = (query) => (Object.keys(query).length ? `?${new URLSearchParams(query)}` : "");
 const link = {
-  run: (id, view = "overview", query = {}) => `#/run/${encodeURIComponent(id)}/${view}${Object.keys(query).length ? `?${new URLSearchParams(query)}` : ""}`,
+  run: (id, view = "overview", query = {}) => `#/run/${encodeURIComponent(id)}/${view}${asked(query)}`,
   compare: (ids) => `#/compare/${ids.map(encodeURIComponent).join(",")}`,
 };
 
@@ -34,7 +38,7 @@ async function show() {
   const here = location.hash;
   const name = place === "run" ? decodeURIComponent(id) : null;
   document.title = name ? `${name} · coterie` : "coterie";
-  put(document.getElementById("top"), header(name, view));
+  put(document.getElementById("top"), header(name, view, query));
   page.setAttribute("aria-busy", "true");
   await listening(name); // first, so that nothing that changes from here on is missed
   try {
@@ -42,7 +46,7 @@ async function show() {
     const next = await open(place, id, name, view, query);
     if (here !== location.hash) return;
     current = next;
-    put(page, current.node);
+    put(page, name && !(view in SWARM) && h("h1", { class: "run-title" }, name), current.node);
   } catch (error) {
     if (here === location.hash) put(page, missing(error));
   }
@@ -63,23 +67,40 @@ function listening(name) {
 }
 
 function open(place, id, name, view, query) {
-  if (place === "compare") return compare(id.split(",").map((one) => server.run(decodeURIComponent(one))), link);
-  if (place !== "run") return runs(server, link);
+  const remember = (now) => keep(query, now);
+  if (place === "compare") {
+    return compare(id.split(",").map((one) => server.run(decodeURIComponent(one))), link, query, remember);
+  }
+  if (place !== "run") return runs(server, link, query, remember);
   const source = server.run(name);
-  const remember = (now) => history.replaceState(null, "", link.run(name, view, now));
   if (view === "swarm") return swarm(source, query, remember, (run) => link.run(run));
   if (view === "graph") return graph(source, query, remember);
   if (view === "clients") return clients(source, query, remember, (q) => link.run(name, "graph", q));
-  return overview(source);
+  return overview(source, query, remember);
 }
 
-function header(name, view) {
+// Puts what was chosen into the address, so that a link shows what its sender sees; null takes it out.
+function keep(query, now) {
+  for (const [key, value] of Object.entries(now)) {
+    if (value === null || value === undefined || value === "") delete query[key]; else query[key] = value;
+  }
+  const [path] = location.hash.split("?");
+  history.replaceState(null, "", `${path || "#/"}${asked(query)}`);
+  const { place, id, view } = where();
+  if (place === "run" && KEPT.some((key) => key in now)) {
+    put(document.getElementById("top"), header(decodeURIComponent(id), view, query));
+  }
+}
+
+function header(name, view, query) {
   const views = view in SWARM ? SWARM : VIEWS, here = view in views ? view : "overview";
-  return [h("a", { class: "brand", href: "#/" }, h("img", { src: "/static/icon.svg", alt: "", width: 22, height: 22 }), "coterie"),
+  return [
+    h("a", { class: "brand", href: "#/" },
+      h("img", { src: "/static/icon.svg", alt: "", width: 22, height: 22 }), "coterie"),
     name !== null && h("span", { class: "crumb" }, name),
     name !== null && h("nav", { "aria-label": "views" }, Object.entries(views).map(([key, title]) =>
-      h("a", { href: link.run(name, key), "aria-current": here === key ? "page" : null }, title))),
-    themeButton()];
+      h("a", { href: link.run(name, key, kept(query)), "aria-current": here === key ? "page" : null }, title))),
+    h("span", { class: "icons" }, helpButton(), themeButton())];
 }
 
 async function refresh() {
@@ -100,16 +121,18 @@ async function refresh() {
 
 function lost(down) {
   missed ||= down;
-  if (down) put(banner, problem("The dashboard does not answer", "It may have been stopped. Start it again with `coterie dashboard`; this page then goes on by itself."));
-  else put(banner);
+  put(banner, down && problem("The dashboard does not answer", "It may have been stopped. "
+    + "Start it again with `coterie dashboard`; this page then goes on by itself."));
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA|BUTTON)$/.test(event.target.tagName) && event.key === " ") return;
-  const { place, id, view } = where();
-  const views = Object.keys(VIEWS);
-  if (place === "run" && !(view in SWARM) && /^[1-3]$/.test(event.key) && event.target.tagName !== "INPUT") location.hash = link.run(decodeURIComponent(id), views[event.key - 1]);
-  else if (current?.keys?.[event.key]) { event.preventDefault(); current.keys[event.key](); }
+  const { key, target } = event;
+  const pressed = /^(INPUT|BUTTON)$/.test(target.tagName) && key === " ";
+  if (event.ctrlKey || event.metaKey || event.altKey || busyWith(target) || pressed) return;
+  const { place, id, view, query } = where();
+  const next = place === "run" && !(view in SWARM) && Object.keys(VIEWS)["123".indexOf(key)];
+  if (next) location.hash = link.run(decodeURIComponent(id), next, kept(query));
+  else if (current?.keys?.[key]) { event.preventDefault(); current.keys[key](); }
 });
 addEventListener("hashchange", show);
 show();

@@ -4,6 +4,7 @@ import { h, put } from "./dom.js";
 import { amount, bytes, count, day, duration, percent, plural, roundBytes, whole } from "./format.js";
 import { looks } from "./palette.js";
 import { sortable } from "./table.js";
+import { viewing } from "./viewing.js";
 
 const CHARTS = [
   ["personal", "Personal accuracy", "tested on the client's own label distribution", percent, whole],
@@ -12,19 +13,39 @@ const CHARTS = [
   ["bytes", "Data sent", "by all clients together, so far", bytes, roundBytes],
 ];
 
-export async function overview(source) {
-  const node = h("div", { class: "view overview" });
+export async function overview(source, query = {}, remember = null) {
   const sorting = {};
+  let run, curves;
+  const see = viewing(query, remember, draw);
+  const top = h("div", { class: "view" }), charts = h("section", { class: "cards two" }), made = h("section");
+  const node = h("div", { class: "view overview" }, top, see.node, charts, made);
   await load();
+  put(made, settings(source, run));
   return { node, refresh: load, keys: {} };
 
   async function load() {
-    const [run, curves] = await Promise.all([source.get("overview"), source.get("curves")]);
-    const open = [...node.querySelectorAll("details[open]")].map((d) => d.id);
-    put(node, head(run), curves.complete < 1 && h("p", { class: "reading" }, `Reading the evaluations: ${percent(curves.complete, 0)} so far …`),
-      results(run, sorting), charts(run, curves), settings(run));
-    for (const id of open) node.querySelector(`#${id}`)?.setAttribute("open", "");
+    [run, curves] = await Promise.all([source.get("overview"), source.get("curves")]);
+    const reading = curves.complete < 1 && `Reading the evaluations: ${percent(curves.complete, 0)} so far …`;
+    put(top, head(run), reading && h("p", { class: "reading" }, reading), results(run, sorting));
+    see.node.hidden = !Object.keys(curves.methods).length;
+    see.show(drawn("personal"), run.length);
+    draw();
     if (curves.complete < 1 || run.complete < 1) setTimeout(() => node.isConnected && load(), 0);
+  }
+
+  function drawn(score) {
+    const seen = looks(run.rows);
+    return Object.entries(curves.methods).map(([name, scores]) => {
+      const { t, mean, std } = scores[score], banded = std.some((v) => v !== null);
+      const edge = (sign) => mean.map((m, k) => (m === null || std[k] === null ? null : m + sign * std[k]));
+      return { name, ...seen[name], t, y: mean, low: banded ? edge(-1) : null, high: banded ? edge(1) : null };
+    });
+  }
+
+  function draw() {
+    put(charts, CHARTS.map(([score, title, note, format, tick]) => chart({
+      title, note, banded: "band: ± one standard deviation over seeds", see, format, tick,
+      length: run.length, closing: run.closing, from: score === "bytes" ? 0 : null, lines: drawn(score) })));
   }
 }
 
@@ -42,52 +63,55 @@ export function progress(run) {
 }
 
 function head(run) {
-  return h("section", { class: "facts-row" },
-    pill(run), run.state === "done" ? h("span", {}, `${count(run.iterations)} iterations in ${duration(run.seconds)}`) : progress(run),
+  const done = run.state === "done" && h("span", {}, `${count(run.iterations)} iterations in ${duration(run.seconds)}`);
+  return h("section", { class: "facts-row" }, pill(run), done || progress(run),
     h("span", {}, plural(run.clients, "client")), run.groups > 1 && h("span", {}, plural(run.groups, "group")),
     h("span", {}, plural(run.seeds, "seed")), h("span", {}, day(run.date), " UTC"),
-    run.quiet && h("p", { class: "hint" }, `No sign of life for ${duration(run.quiet)}.`, run.resuming && " If its process was killed, continue with ", run.resuming && h("code", {}, run.resuming)),
+    run.quiet && h("p", { class: "hint" }, `No sign of life for ${duration(run.quiet)}.`,
+      run.resuming && [" If its process was killed, continue with ", h("code", {}, run.resuming)]),
     run.way_on && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.way_on)));
 }
 
-export function results(run, sorting = {}) {
-  const seen = looks(run.rows);
-  const titles = Object.entries(run.table);
-  const rows = Object.keys(run.methods).map((name, k) => ({ name, k }));
-  if (!rows.length) return h("section", { class: "card" }, h("h3", {}, "Results"), h("p", { class: "note" }, "They appear after the first evaluation."));
+export const dot = (colour) => h("i", { class: "dot", css: { background: colour } });
+
+function results(run, sorting) {
+  const seen = looks(run.rows), rows = Object.keys(run.methods).map((name, k) => ({ name, k }));
+  if (!rows.length) {
+    return h("section", { class: "card" }, h("h3", {}, "Results"),
+      h("p", { class: "note" }, "They appear after the first evaluation."));
+  }
   return h("section", { class: "card results" }, h("h3", {}, "Results"),
     sortable([
-      { title: "method", left: true, first: "asc", value: (row) => row.name, cell: (row) => [h("i", { class: "dot", css: { background: seen[row.name]?.colour ?? "var(--soft)" } }), row.name] },
-      ...titles.map(([title, cells]) => ({
-        title, value: (row) => cells[row.k].value,
+      { title: "method", left: true, first: "asc", value: (row) => row.name,
+        cell: (row) => [dot(seen[row.name]?.colour ?? "var(--soft)"), row.name] },
+      ...Object.entries(run.table).map(([title, cells]) => ({ title, value: (row) => cells[row.k].value,
         cell: (row) => (cells[row.k].best ? h("b", {}, cells[row.k].text) : cells[row.k].text) })),
-    ], rows, sorting),
+    ], rows, sorting, { csv: `results ${run.name}` }),
     h("p", { class: "note" }, run.caption));
 }
 
-function charts(run, curves) {
-  const seen = looks(run.rows);
-  return h("section", { class: "cards two" }, CHARTS.map(([score, title, note, format, tick]) => chart({
-    title, note: run.seeds > 1 ? `${note}; band: ± one standard deviation over seeds` : note,
-    format, tick, length: run.length, closing: run.closing, from: score === "bytes" ? 0 : null,
-    lines: Object.entries(curves.methods).map(([name, scores]) => {
-      const { t, mean, std } = scores[score], banded = std.some((v) => v !== null);
-      const edge = (sign) => mean.map((m, k) => (m === null || std[k] === null ? null : m + sign * std[k]));
-      return { name, ...seen[name], t, y: mean, low: banded ? edge(-1) : null, high: banded ? edge(1) : null };
-    }) })));
-}
-
-function settings(run) {
-  return h("section", { class: "cards two" },
-    h("details", { class: "card", id: "parameters" }, h("summary", {}, "Parameters"), list(flat(run.parameters))),
+function settings(source, run) {
+  const inner = h("div"), all = flat(run.parameters);
+  const only = h("input", { type: "checkbox", checked: true, onchange: draw });
+  let changed = null;
+  async function draw() {
+    const asked = changed === null && await source.get("parameters").catch(() => null);
+    changed ??= new Set(asked?.changed ?? all.map(([key]) => key)); // where that cannot be said, all
+    put(inner, list(all.filter(([key]) => !only.checked || changed.has(key))));
+  }
+  return h("div", { class: "cards two" },
+    h("details", { class: "card", id: "parameters", ontoggle: draw }, h("summary", {}, "Parameters"),
+      h("label", { class: "tick" }, only, "only what is not default"), inner),
     h("details", { class: "card", id: "environment" }, h("summary", {}, "Environment"), list(flat(run.environment))));
 }
 
 const list = (pairs) => h("dl", {}, pairs.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]));
 
-function flat(values, prefix = "") {
+// Nested tables as pairs of a dotted path and a text.
+export function flat(values, prefix = "") {
   return Object.entries(values).flatMap(([key, value]) => {
-    if (value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length) return flat(value, `${prefix}${key}.`);
-    return [[prefix + key, typeof value === "string" ? value : JSON.stringify(value)]];
+    const table = value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length;
+    return table ? flat(value, `${prefix}${key}.`)
+      : [[prefix + key, typeof value === "string" ? value : JSON.stringify(value)]];
   });
 }

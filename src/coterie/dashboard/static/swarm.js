@@ -74,8 +74,9 @@ export async function swarm(source, query, remember, toRun) {
     put(own, sortable([
       { title: "member", left: true, first: "asc", value: (m) => m.name, cell: (m) => m.name },
       { title: "state", left: true, first: "asc", value: (m) => STATES.indexOf(m.state), cell: (m) => state(m.state) },
-      { title: "weight", note: "how much it was listened to the last time", value: (m) => m.weight, cell: (m) => h("span", { class: "gauge" },
-        h("i", { css: { width: `${44 * (m.weight ?? 0) / most}px`, background: "var(--m0)" } }), amount(m.weight)) },
+      { title: "weight", note: "how much it was listened to the last time", value: (m) => m.weight,
+        cell: (m) => h("span", { class: "gauge" },
+          h("i", { css: { width: `${44 * (m.weight ?? 0) / most}px`, background: "var(--accent)" } }), amount(m.weight)) },
       { title: "heard", first: "asc", value: (m) => m.heard, cell: (m) => (m.heard === null ? "never" : ago(m.heard)) },
       { title: "pulled", note: "models that came from it", value: (m) => m.pulled, cell: (m) => count(m.pulled) },
       { title: "pushed", note: "models that it took", value: (m) => m.pushed, cell: (m) => count(m.pushed) },

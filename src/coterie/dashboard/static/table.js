@@ -1,34 +1,51 @@
-// A table that sorts by a click on a column's head, or by Enter on it.
+// A table that sorts by a click on a column's head, or by Enter on it, and says so where columns are out of sight.
 import { h, put } from "./dom.js";
+import { csvButton } from "./download.js";
 
-// columns: [{title, note, value(row), cell(row), left, first: "desc" | "asc"}]
-export function sortable(columns, rows, state = {}) {
+// columns: [{title, note, value(row), cell(row), left, first: "desc" | "asc"}]; state: by which column it is sorted,
+// and how; sorted(): called when that changes; csv: what a file of it is called, if there is to be one.
+export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
   const body = h("tbody");
   const heads = columns.map((column, k) => h("th", { scope: "col", class: column.left ? "left" : "" },
-    h("button", { type: "button", title: column.note, onclick: () => sort(k) }, column.title)));
-  const table = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
+    column.value ? h("button", { type: "button", title: column.note, onclick: () => sort(k) }, column.title)
+      : column.title));
+  const region = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
     h("table", {}, h("thead", {}, h("tr", {}, heads)), body));
+  const hint = h("p", { class: "note cut", hidden: true }, "more columns to the right →");
+  const look = () => {
+    const box = region.closest(".tall") ?? region; // whichever of the two scrolls
+    box.onscroll = look;
+    hint.hidden = box.scrollLeft + box.clientWidth > box.scrollWidth - 8;
+  };
+  new ResizeObserver(look).observe(region);
 
   function sort(k) {
     state.down = state.by === k ? !state.down : columns[k].first !== "asc";
     state.by = k;
     draw();
+    sorted?.();
+  }
+
+  function ordered() {
+    if (!columns[state.by]?.value) return rows;
+    const { value } = columns[state.by];
+    return [...rows].sort((a, b) => compare(value(a), value(b)) * (state.down ? -1 : 1));
   }
 
   function draw() {
-    const sorted = [...rows];
-    if (state.by !== undefined) {
-      const { value } = columns[state.by];
-      sorted.sort((a, b) => compare(value(a), value(b)) * (state.down ? -1 : 1));
-    }
     heads.forEach((head, k) => head.setAttribute("aria-sort",
       k !== state.by ? "none" : state.down ? "descending" : "ascending"));
-    put(body, sorted.map((row) => h("tr", {}, columns.map((column) =>
-      h("td", { class: column.left ? "left" : "" }, column.cell(row))))));
+    put(body, ordered().map((row) => h("tr", {}, columns.map((column) =>
+      h("td", { class: column.left ? "left" : "", "data-title": column.title }, column.cell(row))))));
+  }
+
+  function file() {
+    const known = columns.filter((column) => column.value);
+    return [known.map((column) => column.title), ...ordered().map((row) => known.map((column) => column.value(row)))];
   }
 
   draw();
-  return table;
+  return h("div", { class: "sortable" }, region, hint, csv && csvButton(csv, file));
 }
 
 function compare(a, b) {

@@ -10,12 +10,14 @@ function apply() {
 }
 
 export function themeButton() {
-  return h("button", { type: "button", class: "theme", "aria-label": "light or dark", title: "light or dark", onclick: () => {
+  const turn = () => {
     const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    try { localStorage.setItem("theme", next); } catch { /* a file may not store anything: the choice lasts until it is closed */ }
+    try { localStorage.setItem("theme", next); } catch { /* a file may not store it: it lasts until that is closed */ }
     document.documentElement.dataset.theme = next;
     document.dispatchEvent(new Event("theme"));
-  } }, "◐");
+  };
+  return h("button", { type: "button", class: "icon", "aria-label": "light or dark", title: "light or dark",
+    onclick: turn }, "◐");
 }
 
 system.addEventListener("change", apply);
