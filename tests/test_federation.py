@@ -391,7 +391,7 @@ def test_inputs_are_scaled_by_training_rows_only(tmp_path: Path) -> None:
     means = []
     for seed in range(3):
         found = dealer.federation(e, seed)
-        training = found.train.index.unique().numpy()
+        training = np.unique(found.train.index.numpy())
         others = torch.cat([found.validation.index, found.personal.index, found.uniform.index])
         assert not np.isin(others.numpy(), training).any()
         assert found.scaling is not None

@@ -119,11 +119,12 @@ class Dealer:
         """Scale the inputs as the data set wants them, fitted to the rows that some client trains on."""
         pool, scaling = found.pool, None
         if rows.transform == "standard":
-            trained = (found.train.index % len(rows.x)).unique()  # shifted copies of all rows lie end to end
-            scaling = self._scaling or Scaling.of(rows.x[trained])
+            trained = np.unique(found.train.index.numpy() % len(rows.x))  # shifted copies lie end to end
+            scaling = self._scaling or Scaling.of(rows.x[torch.from_numpy(trained)])
             pool = views(scaling(rows.x), seen.shifts).pool
-        facts = {"columns": rows.columns, "transform": rows.transform, "scaling": scaling}
-        return dataclasses.replace(found, pool=pool, **facts)
+        return dataclasses.replace(
+            found, pool=pool, columns=rows.columns, transform=rows.transform, scaling=scaling
+        )
 
 
 def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
@@ -168,8 +169,8 @@ def _federation(data: Data, uniform: int, rows: Table, test: Mask, seen: Views, 
     by_task, by_owner = (rows.task, standing.task), (rows.owner, standing.client)
     domain, mine = by_owner if rows.owned else by_task
     held = _held(data, rows.owned, stock(~test, domain, "training part"), mine, seed)
-    client = np.repeat(standing.client, held.train.count)
-    shuffled = held.train.row[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
+    client = np.repeat(standing.client, held.train.size)
+    shuffled = held.train.rows[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
 
     domain, mine = by_owner if rows.owner[test].max() >= 0 else by_task
     personal = _personal(data, held.weights, stock(test, domain, "personal test part"), mine, seed)
@@ -179,8 +180,8 @@ def _federation(data: Data, uniform: int, rows: Table, test: Mask, seen: Views, 
     return Federation(
         pool=seen.pool,
         train=split(shuffled, client),
-        validation=split(held.validation.row, np.repeat(standing.client, held.validation.count)),
-        personal=split(personal.row, np.repeat(standing.client, personal.count)),
+        validation=split(held.validation.rows, np.repeat(standing.client, held.validation.size)),
+        personal=split(personal.rows, np.repeat(standing.client, personal.size)),
         uniform=split(
             np.concatenate([balanced[task] for task in standing.task]),
             np.repeat(standing.client, size[standing.task]),
@@ -277,14 +278,15 @@ def _drawn_test_part(rows: Table, share: float, seed: int) -> Mask:
 
 def _share(size: Ints, share: float) -> Ints:
     """Round this share of every shelf: at least one row, but never the last one."""
-    return np.minimum(np.rint(share * size).astype(np.int64).clip(min=1), (size - 1).clip(min=0))
+    wanted: Ints = np.rint(share * size).astype(np.int64).clip(min=1)
+    return np.minimum(wanted, (size - 1).clip(min=0))
 
 
 class _Rows(NamedTuple):
     """Rows of all clients, client after client."""
 
-    row: Ints
-    count: Ints
+    rows: Ints
+    size: Ints
     """`[M]`: how many rows a client has."""
 
 
