@@ -278,8 +278,8 @@ def _drawn_test_part(rows: Table, share: float, seed: int) -> Mask:
 
 def _share(size: Ints, share: float) -> Ints:
     """Round this share of every shelf: at least one row, but never the last one."""
-    wanted: Ints = np.rint(share * size).astype(np.int64).clip(min=1)
-    return np.minimum(wanted, (size - 1).clip(min=0))
+    rounded: Ints = np.minimum(np.rint(share * size).clip(min=1), (size - 1).clip(min=0)).astype(np.int64)
+    return rounded
 
 
 class _Rows(NamedTuple):
