@@ -16,6 +16,7 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.constrain import Constrain
+from rich.measure import Measurement
 from rich.table import Table as Drawn
 from rich.text import Text
 
@@ -63,6 +64,10 @@ class Table:
         room = [f"Left out for want of room: {', '.join(fit[0])}."] if fit and fit[0] else []
         if note := " ".join([self.note, *room]).strip():
             yield Constrain(Text(note, style="table.caption"), _LINE)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        fit = self._fit(options.max_width)
+        return Measurement.get(console, options, self._drawn(*fit) if fit else self._lists())
 
     def _fit(self, width: int) -> tuple[list[str], int] | None:
         """The columns without which it fits, and the blanks between the others; None: it does not fit."""

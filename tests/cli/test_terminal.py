@@ -95,6 +95,10 @@ def test_a_pipe_gets_the_whole_table(finished: Path) -> None:
     )
     assert "Left out" not in done.stdout
     assert "sent" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-c", code, "ls", "distances"], capture_output=True, text=True, env=environment
+    )
+    assert 60 < max(map(len, done.stdout.splitlines())) < 120, "no wider than the table"
 
 
 ENGINE: dict[str, Any] = {
