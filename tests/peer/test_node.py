@@ -350,10 +350,10 @@ def test_the_entry_of_the_longest_gone_is_used_again_and_starts_afresh(tmp_path:
                 await node.deliver(model(node, "p4", Version(1, 1)))
             assert caught.value.reason is Reason.FULL
             node.roster = Shrinking({}, gone=["p2", "p3"])
-            learned = node.worker.now.state.memory["w"].clone()
+            learned = node.worker.now.state.rows["w"].clone()
             assert await node.deliver(model(node, "p4", Version(1, 1), float("nan")))  # changes nothing
             assert node.company.slots == {"p1": 1, "p3": 3, "p4": 2}
-            now = node.worker.now.state.memory["w"]
+            now = node.worker.now.state.rows["w"]
             assert now[2] == 0.25 != learned[2]
             assert torch.equal(now[[0, 1, 3]], learned[[0, 1, 3]])
         assert [(r["peer"], r["slot"], r["event"] is None) for r in rows(node, "slot")] == [

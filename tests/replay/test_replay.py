@@ -137,7 +137,7 @@ def nudged(state: Path) -> None:
     with safe_open(state / "model.safetensors", framework="pt") as file:
         meta = file.metadata()
         tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
-    tensors["params/head.bias" if "params/head.bias" in tensors else sorted(tensors)[-1]].view(-1)[0] += 0.01
+    tensors[max(name for name in tensors if name.startswith("params/"))].view(-1)[0] += 0.01
     save_file(tensors, state / "model.safetensors", meta)
 
 

@@ -17,7 +17,7 @@ from coterie.core.types import Tensors
 
 __all__ = ["Checkpoint", "load", "save"]
 
-FORMAT = "coterie-checkpoint-1"
+FORMAT = "coterie-checkpoint-2"
 
 
 class Checkpoint(NamedTuple):

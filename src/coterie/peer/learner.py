@@ -203,13 +203,9 @@ class Learner:
 
     def forget(self, slot: int) -> None:
         """An entry of the row as it was at the start: it will belong to another peer."""
-        row, state = self.client.schedule.clients, self.now.state
-        fresh = self.client.first().memory
-        memory = dict(state.memory)
-        for name, tensor in memory.items():
-            if tensor.dim() and len(tensor) == row:
-                memory[name] = tensor.clone().index_copy_(0, torch.tensor([slot]), fresh[name][slot, None])
-        self._become(state._replace(memory=memory), self.now.t)
+        state, fresh = self.now.state, self.client.first().rows
+        rows = {k: v.index_copy(0, torch.tensor([slot]), fresh[k][slot, None]) for k, v in state.rows.items()}
+        self._become(state._replace(rows=rows), self.now.t)
 
     def _exchange(self, act: Callable[..., tuple[State, Info]], heard: Sequence[Heard]) -> Info:
         c, (_, t, state) = self.client, self.now

@@ -25,7 +25,7 @@ from coterie.peer.transport import Version
 
 __all__ = ["Saved", "Store", "read", "tensors"]
 
-FORMAT = "coterie-peer-1"
+FORMAT = "coterie-peer-2"
 
 
 class Saved(NamedTuple):
