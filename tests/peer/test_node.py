@@ -24,6 +24,7 @@ from coterie.peer.transport import Letter, Version
 from coterie.replay import replay
 from tests.disk import full_after
 from tests.peer.free import Peer, alone, settings
+from tests.threats.checker import check
 from tests.trees import same
 from tests.waiting import eventually
 
@@ -234,7 +235,7 @@ def test_a_peer_that_diverges_says_so_and_keeps_what_it_saved(tmp_path: Path) ->
             with pytest.raises(Refused, match="it has stopped learning"):
                 await node.worker.at(60)
             with pytest.raises(Refused, match="it has stopped learning"):
-                await node.worker.receive(model(node, "p1", Version(1, 1)), 1)
+                await node.worker.receive(model(node, "p1", Version(1, 1)), ())
 
     with pytest.raises(
         PeerError, match=r"diverged; the model saved before is untouched; a smaller train\.lr"
@@ -264,6 +265,37 @@ def test_on_a_full_disk_it_learns_on_and_sends_nothing(
         assert all(later[0] == earlier[1] + 1 for earlier, later in pairwise(steps))  # none is missing
 
     asyncio.run(main())
+
+
+def test_refused_on_a_full_disk_means_that_nothing_has_changed(tmp_path: Path) -> None:
+    """The disk fills up between mixing and writing the journal."""
+
+    async def main() -> Node:
+        mix = {"name": "KD-PDFL", "adoption": "mix"}
+        async with alone(tmp_path, rate=0.01, method=mix) as node:
+            await node.worker.at(1)  # the next step is a hundred seconds away
+            assert await node.deliver(model(node, "p1", Version(1, 1), 0.2))
+            letter, unknown = (model(node, peer, Version(1, 7), 0.3) for peer in ("p1", "p4"))
+            node.roster = Shrinking({}, gone=["p3"])
+            before, book, slots = node.worker.now, node.company.newest(), node.company.slots
+            with full_after(node.store.journal.stat().st_size):
+                for one in (letter, letter, unknown):
+                    with pytest.raises(Refused, match="cannot write its journal") as caught:
+                        await node.deliver(one)
+                    assert caught.value.reason is Reason.BUSY
+                with pytest.raises(PeerError, match="make room on the disk"):
+                    await node.worker.wake([letter], ())
+            assert node.worker.now is before
+            assert (node.company.newest(), node.company.slots) == (book, slots)
+            assert await node.deliver(letter)
+            assert not await node.deliver(letter)
+            assert await node.deliver(unknown)
+            assert node.worker.now.version.event == before.version.event + 2
+        return node
+
+    node = asyncio.run(main())
+    assert [row["version"] for row in rows(node, "adopt")] == [[1, 1], [1, 7], [1, 7]]
+    assert check({"p0": [*journal.read(node.store.journal)]}, {"p0", "p1", "p4"}) == []
 
 
 def test_a_last_model_that_cannot_be_saved_is_told(tmp_path: Path) -> None:

@@ -33,13 +33,17 @@ class Place(NamedTuple):
 
     slot: int
     new: bool
-    """It was given away just now."""
+    """It is not this peer's yet."""
     former: str | None
     """Whose it was before."""
 
 
 class Company:
-    """All others that this peer ever dealt with."""
+    """All others that this peer ever dealt with.
+
+    What was taken and whose the entries are changes in the learning thread only, any thread may look; the
+    rest is the event loop's.
+    """
 
     def __init__(
         self, own: int, width: int, slots: Mapping[str, int], newest: Mapping[str, tuple[Version, str]]
@@ -47,15 +51,13 @@ class Company:
         """`own`: its own entry of a row of `width`; `newest`: what it took in earlier lives."""
         self._own, self._width = own, width
         self._newest = dict(newest)
-        self.slots = dict(slots)
+        self.slots: Mapping[str, int] = dict(slots)
+        """Which entry of the row belongs to whom; replaced as a whole."""
         self.contacts: dict[str, Contact] = {}
         self.refusals: Counter[str] = Counter()
 
     def newest(self) -> dict[str, tuple[Version, str]]:
-        """The newest version of each other peer's model that was taken, and how its digest begins.
-
-        May be asked for by any thread.
-        """
+        """The newest version of each other peer's model that was taken, and how its digest begins."""
         return dict(self._newest)
 
     def contact(self, peer: str) -> Contact:
@@ -64,8 +66,8 @@ class Company:
             self.contacts.pop(next(iter(self.contacts)))  # only members come this far, but they come and go
         return self.contacts.setdefault(peer, Contact())
 
-    def fresh(self, letter: Letter) -> bool:
-        """Whether it is newer than all before; the newest once more is not, an older one is refused."""
+    def is_newer(self, letter: Letter) -> bool:
+        """Whether it is newer than all taken before; the newest once more is not, an older one is refused."""
         version, digest = self._newest.get(letter.sender, (Version(0, -1), ""))
         if letter.version < version:
             raise Refused(
@@ -77,11 +79,14 @@ class Company:
             if not letter.digest.startswith(digest):
                 raise Refused(Reason.CONFLICT, f"{letter.sender} has two models of version {_shown(version)}")
             return False
-        self._newest[letter.sender] = letter.version, letter.mark
         return True
 
+    def record(self, letter: Letter) -> None:
+        """It was taken: the newest of its sender from now on."""
+        self._newest[letter.sender] = letter.version, letter.mark
+
     def place(self, peer: str, gone: Sequence[str]) -> Place:
-        """The entry of the row that belongs to a peer; if all are taken, that of the longest `gone`."""
+        """The entry of the row for a peer: its own, a free one, or else that of the longest `gone`."""
         if peer in self.slots:
             return Place(self.slots[peer], False, None)
         taken = {self._own, *self.slots.values()}
@@ -94,9 +99,13 @@ class Company:
                     f"all {self._width} entries of the row belong to members that are alive, none is left "
                     f"for {peer}; start this peer with a larger `members`",
                 )
-            slot = self.slots.pop(former)
-        self.slots[peer] = slot
+            slot = self.slots[former]
         return Place(slot, True, former)
+
+    def give(self, peer: str, place: Place) -> None:
+        """The entry belongs to this peer from now on."""
+        kept = {other: slot for other, slot in self.slots.items() if other != place.former}
+        self.slots = {**kept, peer: place.slot}
 
     def count(self, peer: str, outcome: str) -> int:
         """How a call ended; how often it ended so with this peer."""

@@ -72,9 +72,8 @@ class Node:
         self.schema = Schema.of(client.offer(first, 0), client.own.names)
         self.journal = Journal(store.journal)
         slots = {**settings.slots, **(saved.slots if saved else {})}
-        self._kept = {other: slot for other, slot in slots.items() if other != peer}
-        """Which entry of the row belongs to whom, as the learning thread knows it, for the disk."""
-        self.company = Company(client.slot, settings.width, self._kept, past.newest)
+        others = {other: slot for other, slot in slots.items() if other != peer}
+        self.company = Company(client.slot, settings.width, others, past.newest)
         self.allowance = Allowance(time.monotonic)
         self.bytes_sent = 0
         self.exchanges = 0
@@ -94,6 +93,7 @@ class Node:
         self.worker = Worker(
             Learner(client, self.incarnation, saved.now if saved else None),
             self.journal,
+            self.company,
             iterations=settings.train.iterations,
             rate=settings.rate,
             evaluate_every=settings.evaluate.every,
@@ -115,10 +115,9 @@ class Node:
             if not self.learning:
                 raise Refused(Reason.STOPPING, f"{self.id} has not begun to learn yet, or is about to leave")
             self.allowance.check(letter.sender)
-            slot = self._slot(letter.sender)
-            if not self.company.fresh(letter):
+            mixed = await self._received(letter)
+            if mixed is None:
                 return False
-            mixed = await self._received(letter, slot)
             self.allowance.spend(letter.sender, mixed.seconds)
         except Refused as refusal:
             self.refused(letter.sender, refusal, said=True)  # by the server
@@ -198,19 +197,15 @@ class Node:
         asked = chosen(self.client, self.settings.exchange, t, self.roster.alive(), self.company.slots, quick)
         pulled = await asyncio.gather(*(self._pull(peer, t) for peer in asked))
         letters = {x.sender: x for x in pulled if x is not None}
-        heard = []
-        for sender, letter in letters.items():
-            try:
-                slot = self._slot(sender)
-                if self.company.fresh(letter):
-                    heard.append((letter, slot))
-            except Refused as refusal:
-                self.refused(sender, refusal)
-        if not heard:
+        if not letters:
             return
-        mixed = await self.worker.wake(heard)
+        mixed, heard, refused = await self.worker.wake([*letters.values()], self.roster.gone())
+        for sender, refusal in refused:
+            self.refused(sender, refusal)
+        if mixed is None:
+            return
         self.exchanges += 1
-        self.company.weigh([letter.sender for letter, _ in heard], mixed.info)
+        self.company.weigh(heard, mixed.info)
         if self.client.algorithm.adoption == "ignore":  # so do the others of the run: nobody would use it
             return
         letter = await self._letter(mixed.now)
@@ -263,9 +258,9 @@ class Node:
         async with self._speaking:
             return await aside(self.schema.bytes, sealed)
 
-    async def _received(self, letter: Letter, slot: int) -> Mixed:
+    async def _received(self, letter: Letter) -> Mixed | None:
         try:
-            return await self.worker.receive(letter, slot)
+            return await self.worker.receive(letter, self.roster.gone())
         except Refused:
             raise
         except PeerError as error:
@@ -275,22 +270,6 @@ class Node:
         """What others hear of a journal that cannot be written."""
         self.fault("journal", str(error))
         return Refused(Reason.BUSY, f"{self.id} cannot write its journal, so it exchanges nothing")
-
-    def _slot(self, peer: str) -> int:
-        """The entry of the own row that belongs to a peer; one that was another's starts afresh."""
-        slot, new, former = self.company.place(peer, self.roster.gone())
-
-        def given() -> None:
-            if former is not None:
-                self.worker.learner.forget(slot)
-                self._kept.pop(former, None)
-            self._kept[peer] = slot
-            event = None if former is None else self.worker.now.version.event
-            self.journal.write("slot", peer=peer, slot=slot, event=event, t=self.worker.now.t)
-
-        if new:
-            self.worker.do(given).add_done_callback(_looked_at)
-        return slot
 
     def _failed(self, peer: str, error: PeerError) -> None:
         if isinstance(error, Refused):
@@ -353,7 +332,7 @@ class Node:
     # What the learning thread reports.
 
     def _save(self, now: Snapshot) -> None:
-        self.store.save(Saved(self.id, self.settings.run, dict(self._kept), now))
+        self.store.save(Saved(self.id, self.settings.run, dict(self.company.slots), now))
 
     def _report(self, kind: str, facts: dict[str, Any]) -> None:
         if kind == "evaluated":
@@ -423,9 +402,3 @@ class Node:
 
 def _state(learning: bool, finished: bool) -> str:
     return "waiting" if not learning else "finished" if finished else "learning"
-
-
-def _looked_at(done: asyncio.Future[None]) -> None:
-    """A journal that cannot be written is reported by whatever comes next."""
-    if not done.cancelled():
-        done.exception()
