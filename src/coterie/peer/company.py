@@ -5,7 +5,7 @@ how calls went. Pure bookkeeping: no clock, no network, no disk.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,9 +23,15 @@ class Contact:
     """How much it was listened to the last time."""
     heard: float | None = None
     """When a model of it last came; the process's clock."""
-    seconds: float = 0.0
-    """How long a pull takes, on average."""
+    seconds: float | None = None
+    """How long a pull takes, on average; None: not known."""
+    asked: float = 0.0
+    """When it was last asked for its model; the process's clock."""
     outcomes: Counter[str] = field(default_factory=Counter)
+
+    def took(self, seconds: float) -> None:
+        """A pull took so long."""
+        self.seconds = seconds if self.seconds is None else 0.7 * self.seconds + 0.3 * seconds
 
 
 class Place(NamedTuple):
@@ -113,6 +119,25 @@ class Company:
         contact.outcomes[outcome] += 1
         return contact.outcomes[outcome]
 
+    def late(self, peer: str) -> int:
+        """An exchange went on without its answer; how often that happened with this peer."""
+        self.refusals[Reason.LATE.value] += 1
+        return self.count(peer, "late")
+
+    def rests(self, peer: str, now: float, patience: float) -> bool:
+        """Whether it is left alone for now: a peer so slow that no exchange waits for it, asked lately.
+
+        So it is asked for half of the time at most, and its line has room for what it wants to do itself.
+        """
+        one = self.contacts.get(peer, Contact())
+        seconds = one.seconds or 0.0
+        return seconds > patience and now - one.asked < 2 * seconds
+
+    def usual(self, peers: Collection[str]) -> dict[str, float]:
+        """How long a pull from each of these takes, in seconds, where that is known."""
+        known = {peer: self.contacts[peer].seconds for peer in peers if peer in self.contacts}
+        return {peer: seconds for peer, seconds in known.items() if seconds is not None}
+
     def refuse(self, peer: str, reason: Reason) -> int:
         """A refusal, on either side; how often it happened with this peer."""
         self.refusals[reason.value] += 1
@@ -131,7 +156,16 @@ class Company:
         for member in members:
             one = self.contacts.get(member["id"], Contact())
             heard = None if one.heard is None else round(now - one.heard, 1)
-            rows.append({**member, "weight": one.weight, "heard": heard, "outcomes": dict(one.outcomes)})
+            seconds = None if one.seconds is None else round(one.seconds, 3)
+            rows.append(
+                {
+                    **member,
+                    "weight": one.weight,
+                    "heard": heard,
+                    "seconds": seconds,
+                    "outcomes": {**one.outcomes},
+                }
+            )
         return rows
 
 

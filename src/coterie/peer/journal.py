@@ -11,7 +11,7 @@
     evaluated  t, event, personal, global, ...               how good it is
     saved      version, t                                    this model is on disk
     refused    peer, reason, text, times                     nothing changed; the 1st, 2nd, 4th, 8th ... time
-    missed     peer, text, times                             no answer; likewise
+    missed     peer, text, times                             no answer, or a late one; likewise
     duplicate  text                                          another process runs under this id
     left       event                                         it said goodbye
 
