@@ -64,6 +64,31 @@ def test_refusals_are_counted_by_reason_and_by_peer() -> None:
     assert one.contact("p1").outcomes == {"refused: stale": 2}
 
 
+def test_the_slow_are_asked_less_often() -> None:
+    """One whose answers take ten seconds, where an exchange waits for one: half of the time at most."""
+    one = company()
+    assert not one.rests("p1", 0.0, 1.0)
+    contact = one.contact("p1")
+    contact.asked = 100.0
+    contact.took(10.0)
+    assert one.usual(["p1", "p2"]) == {"p1": 10.0}
+    assert [one.rests("p1", now, 1.0) for now in (101.0, 119.0, 121.0)] == [True, True, False]
+    assert not one.rests("p1", 101.0, 10.0)  # an exchange would wait for it
+    for _ in range(20):
+        contact.took(0.5)
+    assert 0.5 < one.usual(["p1"])["p1"] < 0.52
+    assert not one.rests("p1", 101.0, 1.0)
+
+
+def test_late_answers_are_counted() -> None:
+    one = company()
+    assert [one.late("p1"), one.late("p1")] == [1, 2]
+    assert one.refusals == {"late": 2}
+    one.contact("p1").took(1 / 3)
+    (row,) = one.view([{"id": "p1"}], 0.0)
+    assert (row["outcomes"], row["seconds"]) == ({"late": 2}, 0.333)
+
+
 def test_books_about_those_who_come_and_go_are_bounded() -> None:
     one = company()
     for number in range(100):

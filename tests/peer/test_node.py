@@ -17,7 +17,7 @@ from coterie.core.errors import CoterieError
 from coterie.peer import journal, wire
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.limits import Allowance
-from coterie.peer.memory import Network
+from coterie.peer.memory import MemoryTransport, Network
 from coterie.peer.node import Node
 from coterie.peer.roster import Fixed
 from coterie.peer.transport import Letter, Version
@@ -75,6 +75,78 @@ def test_learning_goes_on_when_nobody_answers(tmp_path: Path) -> None:
     assert node.company.contacts["p1"].outcomes["no answer"] > 0
     assert rows(node, "missed")[0]["peer"] in ("p1", "p2", "p3")
     assert not rows(node, "wake")
+
+
+class Held(MemoryTransport):
+    """Over which what comes from, or goes to, one member does so when it is allowed to."""
+
+    def __init__(self, inner: MemoryTransport, member: str) -> None:
+        super().__init__(inner.network, inner.id, inner.address)
+        self.member, self.pulls, self.pushes = member, 0, 0
+        self.may_pull, self.may_push = asyncio.Event(), asyncio.Event()
+
+    async def pull(self, peer: str, address: str) -> Letter:
+        letter = await super().pull(peer, address)
+        if peer == self.member:
+            self.pulls += 1
+            await self.may_pull.wait()
+        return letter
+
+    async def push(self, peer: str, address: str, letter: Letter) -> bool:
+        if peer == self.member:
+            self.pushes += 1
+            await self.may_push.wait()
+        return await super().push(peer, address, letter)
+
+
+def test_a_slow_member_keeps_nobody_waiting_and_is_heard_later(tmp_path: Path) -> None:
+    """p2 answers p0 when ten exchanges have gone on without it, and takes broadcasts even later."""
+
+    async def main() -> list[Node]:
+        network, every = Network(), (4, 4, 100_000)  # p2 is never a star
+        peers = [
+            Peer(
+                network,
+                settings(i, tmp_path, rate=100, train={"iterations": 100_000}, exchange={"every": every[i]}),
+            )
+            for i in range(3)
+        ]
+        join = network.join
+        held: list[Held] = []
+
+        def joined(peer: str, address: str, answers: Any) -> MemoryTransport:
+            held.append(Held(join(peer, address, answers), "p2" if peer == "p0" else "nobody"))
+            return held[-1]
+
+        network.join = joined  # type: ignore[method-assign]
+        async with AsyncExitStack() as stack:
+            star, *others = [await stack.enter_async_context(peer.running()) for peer in peers]
+            line = held[0]
+            await eventually(lambda: line.pulls == 1)
+            before = star.exchanges
+            await eventually(lambda: star.exchanges >= before + 10)
+            assert line.pulls == 1  # one at a time
+            assert star.status()["refusals"]["late"] >= star.company.contact("p2").outcomes["late"] == 1
+            assert not any("p2" in told(row) for row in rows(star, "wake"))
+            line.may_pull.set()
+            await eventually(lambda: any("p2" in told(row) for row in rows(star, "wake")))
+            await eventually(lambda: line.pushes == 1)
+            before = star.exchanges
+            await eventually(lambda: star.exchanges >= before + 10)
+            assert line.pushes == 1
+            line.may_push.set()
+            await eventually(lambda: any(row["peer"] == "p0" for row in rows(others[1], "adopt")))
+            await eventually(lambda: line.pulls > 2)
+        return [star, *others]
+
+    def told(row: dict[str, Any]) -> set[str]:
+        return {sender for sender, *_ in row["heard"]}
+
+    nodes = asyncio.run(main())
+    said = "an exchange went on without the answer of p2"
+    assert any(row["text"].startswith(said) for row in rows(nodes[0], "missed") if row["peer"] == "p2")
+    assert check({node.id: [*journal.read(node.store.journal)] for node in nodes}, ["p0", "p1", "p2"]) == []
+    assert all(one.agrees for one in replay([tmp_path]))
 
 
 def test_a_broadcast_is_taken_once_and_nothing_older(tmp_path: Path) -> None:
