@@ -28,11 +28,7 @@ def letter(sender: str, event: int = 1) -> Letter:
     ("usual", "since", "seconds"),
     [
         ([], 0.0, 0.1),  # nothing is known
-        (
-            [],
-            8.0,
-            2.0,
-        ),  # as it learns on meanwhile, a quarter of the time between two exchanges costs nothing
+        ([], 4.0, 2.0),  # half of the time between two exchanges costs nothing: it learns on
         ([0.5], 0.0, 1.0),
         ([9.0, 0.5], 0.0, 1.0),  # of two, one
         ([9.0, 9.0, 9.0, 0.5], 0.0, 1.0),  # of four, three may be slow
