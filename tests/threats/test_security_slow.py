@@ -40,7 +40,7 @@ def rates(world: World, seconds: float) -> list[float]:
 def taken(world: World, name: str, other: str) -> int:
     """How many models of the other one a peer took, from an answer or a broadcast."""
     answers = sum(other in senders(row) for row in world.rows(name, "wake"))
-    return answers + sum(row["peer"] == other for row in world.rows(name, "adopt"))
+    return answers + sum(bool(row["peer"] == other) for row in world.rows(name, "adopt"))
 
 
 def unhindered(world: World, before: Sequence[float]) -> None:
