@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -77,6 +77,19 @@ def test_learning_goes_on_when_nobody_answers(tmp_path: Path) -> None:
     assert not rows(node, "wake")
 
 
+class MadeUp(MemoryTransport):
+    """Over which answers are made up."""
+
+    def __init__(self, pull: Callable[[str, str], Awaitable[Letter]]) -> None:
+        self._pull = pull
+
+    async def pull(self, peer: str, address: str) -> Letter:
+        return await self._pull(peer, address)
+
+    async def push(self, peer: str, address: str, letter: Letter) -> bool:
+        return True
+
+
 class Held(MemoryTransport):
     """Over which what comes from, or goes to, one member does so when it is allowed to."""
 
@@ -147,6 +160,30 @@ def test_a_slow_member_keeps_nobody_waiting_and_is_heard_later(tmp_path: Path) -
     assert any(row["text"].startswith(said) for row in rows(nodes[0], "missed") if row["peer"] == "p2")
     assert check({node.id: [*journal.read(node.store.journal)] for node in nodes}, ["p0", "p1", "p2"]) == []
     assert all(one.agrees for one in replay([tmp_path]))
+
+
+def test_a_late_answer_of_one_that_is_no_member_any_more_is_dropped(tmp_path: Path) -> None:
+    async def main() -> Node:
+        async with alone(tmp_path, rate=1, train={"iterations": 100_000}) as node:
+            node.roster = Fixed({"p1": "", "p2": ""}, "p0")
+            may, events = asyncio.Event(), iter(range(1, 100))
+
+            async def pull(peer: str, address: str) -> Letter:
+                if peer == "p2":
+                    await may.wait()
+                return model(node, peer, Version(1, next(events)), 0.1)
+
+            node._transport = MadeUp(pull)
+            await node.exchange()
+            node.roster = Fixed({"p1": ""}, "p0")
+            may.set()
+            await eventually(lambda: "p2" not in node.pulls)
+            await node.exchange()
+            assert node.exchanges == 2
+        return node
+
+    node = asyncio.run(main())
+    assert [[sender for sender, *_ in row["heard"]] for row in rows(node, "wake")] == [["p1"], ["p1"]]
 
 
 def test_a_broadcast_is_taken_once_and_nothing_older(tmp_path: Path) -> None:

@@ -204,6 +204,8 @@ class Node:
         letters, late, overdue = await self._ask(t)
         for slow in late:
             self._late(slow)
+        members = {member["id"] for member in self.roster.view()}  # who was late may have been revoked since
+        letters = {sender: letter for sender, letter in letters.items() if sender in members}
         if not letters:
             return
         mixed, heard, refused = await self.worker.wake([*letters.values()], self.roster.gone())
