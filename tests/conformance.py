@@ -291,6 +291,7 @@ def shape_of_state(algorithm: Algorithm) -> None:
             for s in states
         ]
         assert all(shape == shapes[0] for shape in shapes)
+        assert all(v.shape[:2] == (M, M) for v in states[0].rows.values())
         assert all(v.isfinite().all() for part in states[-1] for v in part.values())
         for message in algorithm.offer(w.task, pick(states[-1], 0)).values():
             assert message.dtype == dtype

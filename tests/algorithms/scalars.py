@@ -29,8 +29,8 @@ def row(*w: float) -> Tensor:
 
 def state(model: float, w: Tensor | None = None) -> State:
     """A client with this model."""
-    memory = {"w": row() if w is None else w}
-    return State({"0.weight": numbers([model]).view(1, 1)}, {}, {}, memory)
+    rows = {"w": row() if w is None else w}
+    return State({"0.weight": numbers([model]).view(1, 1)}, {}, {}, {}, rows)
 
 
 def inbox(models: Sequence[float], heard: Sequence[bool] = (), slot: Sequence[int] = (), t: int = 0) -> Inbox:

@@ -84,7 +84,7 @@ def test_a_row_of_zeros_stays_finite_and_recovers() -> None:
     assert got.tolist() == pytest.approx([0, 0.48, 0.48, 0])
     own = state(1.0, row(0, 0, 0, 0))
     new, _ = wake(KDPDFL(outputs="logits", mu2=0.5), TASK, own, inbox([2.0, 1.0]), probe())
-    assert (new.memory["w"][1:3] > 0).all()
+    assert (new.rows["w"][1:3] > 0).all()
 
 
 # Equation 3 -------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_equation_3_through_two_models() -> None:
             return torch.cat([torch.zeros_like(x), self.out(x)], dim=1)
 
     task = Task(Pair().double())
-    own = State({"out.weight": torch.zeros(1, 1).double()}, {}, {}, {"w": row()})
+    own = State({"out.weight": torch.zeros(1, 1).double()}, {}, {}, {}, {"w": row()})
     box = Inbox({"out.weight": numbers([LN3, 0]).view(2, 1, 1)}, *inbox([0, 0])[1:])
     _, info = KDPDFL().mix(task, own, box, probe([1, 0]))
     # (2·(1/4)² + 0) / 2 = 1/16
@@ -146,7 +146,7 @@ def test_the_mixed_model() -> None:
     assert info["distance"].tolist()[::2] == pytest.approx([1, 0])
     assert info["weight"].tolist() == pytest.approx([0.2, 0, 0.35])
     assert float(info["confidence"]) == pytest.approx(0.1)
-    assert new.memory["w"].tolist() == pytest.approx([0, 0.2, 0.25, 0.35])
+    assert new.rows["w"].tolist() == pytest.approx([0, 0.2, 0.25, 0.35])
     assert theta(new) == pytest.approx(0.9 * 15 / 11 + 0.1, abs=1e-14)
 
 
@@ -162,21 +162,21 @@ def test_the_mixed_model_with_unit_steps() -> None:
     # w = (¼ + 0.7/√1.13, ¼ - 0.8/√1.13 → 0): only sender 1 is left; c = 0.1; θ = 0.9·2 + 0.1·1
     method = dataclasses.replace(LOGITS, mu1=0.5, mu2=0.9)
     new, _ = method.mix(TASK, state(1.0), inbox([2.0, 3.0]), probe())
-    assert new.memory["w"].tolist() == pytest.approx([0, 0.25 + 0.7 / math.sqrt(1.13), 0, 0.25])
+    assert new.rows["w"].tolist() == pytest.approx([0, 0.25 + 0.7 / math.sqrt(1.13), 0, 0.25])
     assert theta(new) == pytest.approx(1.9)
 
 
 def test_nobody_trusted_keeps_the_own_model() -> None:
     # d = 9 and 16, no reward: both weights fall to zero
     new, info = dataclasses.replace(LOGITS, mu2=0.0).mix(TASK, state(1.0), inbox([4.0, 5.0]), probe())
-    assert new.memory["w"].tolist()[1:3] == pytest.approx([0, 0])
+    assert new.rows["w"].tolist()[1:3] == pytest.approx([0, 0])
     assert theta(new) == 1.0
     assert info["confidence"] == 1
 
 
 def test_the_row_starts_as_the_paper_says() -> None:
     first = KDPDFL().init(TASK, Start(state(1.0).params, {}, row()))
-    assert first.memory["w"].tolist() == [0, 0.25, 0.25, 0.25]
+    assert first.rows["w"].tolist() == [0, 0.25, 0.25, 0.25]
 
 
 def test_only_models_travel() -> None:
@@ -202,7 +202,7 @@ def test_adoption(adoption: Adoption, want: float) -> None:
     assert theta(new) == pytest.approx(want)
     # mix alone looks at the star: ∇h = 0.1·1 - 0.5/0.75 < 0, a unit step up
     w = [0, 0.25, 0.25, 1.25 if adoption == "mix" else 0.25]
-    assert new.memory["w"].tolist() == pytest.approx(w)
+    assert new.rows["w"].tolist() == pytest.approx(w)
 
 
 def test_adoption_by_mix_goes_as_far_as_the_star_is_trusted() -> None:
@@ -211,7 +211,7 @@ def test_adoption_by_mix_goes_as_far_as_the_star_is_trusted() -> None:
     method = KDPDFL(outputs="logits", adoption="mix", step="fixed", eta=0.25, mu1=0.6, mu2=0.2)
     own = state(1.0, row(0, 0.5, 0, 0.5))
     new, info = receive(method, TASK, own, inbox([2.0], slot=[3]), probe())
-    assert new.memory["w"].tolist() == pytest.approx([0, 0.5, 0, 0.4])
+    assert new.rows["w"].tolist() == pytest.approx([0, 0.5, 0, 0.4])
     assert theta(new) == pytest.approx(1.72, abs=1e-14)
     assert float(info["confidence"]) == pytest.approx(0.28, abs=1e-14)
 
@@ -220,14 +220,14 @@ def test_adoption_by_mix_refuses_a_stranger() -> None:
     method = KDPDFL(outputs="logits", adoption="mix", mu1=1.0, mu2=0.1)
     new, _ = receive(method, TASK, state(1.0), inbox([9.0], slot=[3]), probe())
     assert theta(new) == 1.0
-    assert new.memory["w"].tolist() == [0, 0.25, 0.25, 0]
+    assert new.rows["w"].tolist() == [0, 0.25, 0.25, 0]
 
 
 def test_adoption_by_mix_leaves_what_cannot_be_measured() -> None:
     method = KDPDFL(outputs="logits", adoption="mix", mu1=0.1, mu2=0.5)
     new, info = receive(method, TASK, state(1.0), inbox([1e200], slot=[3]), probe())
     assert theta(new) == 1.0
-    assert new.memory["w"].tolist() == [0, 0.25, 0.25, 0.25]
+    assert new.rows["w"].tolist() == [0, 0.25, 0.25, 0.25]
     assert info["heard"].tolist() == [False]
 
 
@@ -239,7 +239,7 @@ def test_the_base_is_mixed_and_the_head_stays() -> None:
 
     def client(base: float) -> State:
         head = numbers([base, 0]).view(2, 1)
-        return State({"0.weight": numbers([base]).view(1, 1), "1.weight": head}, {}, {}, {"w": row()})
+        return State({"0.weight": numbers([base]).view(1, 1), "1.weight": head}, {}, {}, {}, {"w": row()})
 
     method = KDPDFL(share="base", outputs="0", mu1=0.0, mu2=0.0, c_base=1.0)
     offers = [method.offer(task, client(b)) for b in (2.0, 6.0)]
@@ -287,7 +287,7 @@ def test_weights_are_never_negative_and_the_unheard_never_move(
     method: KDPDFL, own: float, w: Tensor, box: Inbox
 ) -> None:
     new, _ = wake(method, TASK, state(own, w), box, PROBE)
-    after = new.memory["w"]
+    after = new.rows["w"]
     assert after.isfinite().all()
     assert (after >= 0).all()
     assert after[0] == 0
@@ -362,4 +362,4 @@ def test_one_neighbour_out_of_all_bounds_does_not_silence_the_others() -> None:
     got, _ = wake(method, TASK, state(1.0), inbox([2.0, 1e200]), probe())
     assert theta(want) == pytest.approx(1.9)
     assert theta(got) == pytest.approx(1.9)
-    assert got.memory["w"].tolist() == pytest.approx(want.memory["w"].tolist())
+    assert got.rows["w"].tolist() == pytest.approx(want.rows["w"].tolist())

@@ -75,7 +75,7 @@ def test_noise_is_as_large_as_the_model_and_new_for_every_key() -> None:
 
 def test_the_noise_is_gaussian() -> None:
     task = Task(nn.Linear(100, 100, bias=False).double())
-    own = State({"weight": torch.full((100, 100), 0.5, dtype=torch.float64)}, {}, {}, {})
+    own = State({"weight": torch.full((100, 100), 0.5, dtype=torch.float64)}, {}, {}, {}, {})
     message = GaussianNoise(scale=2.0).offer(task, own, task.share(own), probe(), KEY)
     noise = message["weight"] - 0.5  # standard deviation 2 · 0.5
     assert float(noise.mean()) == pytest.approx(0, abs=0.04)
@@ -93,7 +93,7 @@ def test_a_free_rider_does_not_learn_and_sends_a_copy_or_random_numbers() -> Non
 def two_classes() -> tuple[Task, State, Probe]:
     """Logits (a, b) = θ·1 of one sample of class 0; one of padding, which must not count."""
     task = Task(nn.Linear(1, 2, bias=False).double())
-    own = State({"weight": numbers([0, 0])[:, None]}, {}, {}, {})
+    own = State({"weight": numbers([0, 0])[:, None]}, {}, {}, {}, {})
     mask = torch.tensor([True, False])
     return task, own, Probe(numbers([1, 9])[:, None], torch.tensor([0, 1]), mask, torch.tensor(1.0).double())
 
@@ -168,7 +168,7 @@ def test_keys_differ_between_seeds_iterations_and_clients_and_stack() -> None:
 
 def scene(w: World) -> tuple[State, Message, Probe, Tensor]:
     """What five attackers have."""
-    states = State(w.starts.params, w.starts.buffers, {}, {})
+    states = State(w.starts.params, w.starts.buffers, {}, {}, {})
     return states, vmap(w.task.share)(states), w.probes, attack_key(0, 3, torch.arange(M))
 
 

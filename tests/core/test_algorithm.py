@@ -35,7 +35,7 @@ PROBE = Probe(torch.zeros(1, 1), torch.zeros(1), torch.ones(1).bool(), torch.ten
 def state(weight: float, bias: float) -> State:
     w, b = torch.tensor([weight, bias], dtype=torch.float64)
     params = {"0.weight": w.view(1, 1), "0.bias": b.view(1)}
-    return State(params, {}, {}, {"calls": torch.zeros(())})
+    return State(params, {}, {}, {"calls": torch.zeros(())}, {})
 
 
 def inbox(*models: tuple[float, float], heard: list[bool] | None = None) -> Inbox:

@@ -21,7 +21,7 @@ LN3 = math.log(3)
 def scores() -> tuple[Task, State]:
     """The logits are x · (0, ln 3)."""
     task = Task(nn.Sequential(nn.Linear(1, 2, bias=False)).double())
-    return task, State({"0.weight": torch.tensor([[0.0], [LN3]]).double()}, {}, {}, {})
+    return task, State({"0.weight": torch.tensor([[0.0], [LN3]]).double()}, {}, {}, {}, {})
 
 
 def probe(*x: float, mask: list[bool] | None = None) -> Probe:
@@ -54,8 +54,8 @@ def test_centred_subtracts_the_mean_logit_of_real_samples() -> None:
 def test_centred_models_that_differ_in_label_priors_only_agree() -> None:
     task = Task(nn.Sequential(nn.Linear(1, 3)).double())
     weight = torch.tensor([[1.0], [-1.0], [0.5]]).double()
-    one = State({"0.weight": weight, "0.bias": torch.tensor([3.0, 0.0, -1.0]).double()}, {}, {}, {})
-    two = State({"0.weight": weight, "0.bias": torch.tensor([-2.0, 1.0, 5.0]).double()}, {}, {}, {})
+    one = State({"0.weight": weight, "0.bias": torch.tensor([3.0, 0.0, -1.0]).double()}, {}, {}, {}, {})
+    two = State({"0.weight": weight, "0.bias": torch.tensor([-2.0, 1.0, 5.0]).double()}, {}, {}, {}, {})
     seen = [outputs(task, s, probe(1, 2, 5), "centred") for s in (one, two)]
     torch.testing.assert_close(seen[0], seen[1])
 
@@ -63,7 +63,7 @@ def test_centred_models_that_differ_in_label_priors_only_agree() -> None:
 def test_a_named_layer_and_an_unknown_one() -> None:
     task = Task(nn.Sequential(nn.Linear(1, 2, bias=False), nn.Tanh(), nn.Linear(2, 2)).double())
     params, buffers = task.start(0)
-    state = State(params, buffers, {}, {})
+    state = State(params, buffers, {}, {}, {})
     x = probe(1, 2)
     torch.testing.assert_close(outputs(task, state, x, "1"), torch.tanh(x.x @ params["0.weight"].T))
     with pytest.raises(ConfigError, match="no layer 'proba'; there are: 0, 1, 2"):

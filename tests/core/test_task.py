@@ -80,7 +80,7 @@ def batch(t: int, client: int = 0, lr: float = 0.1) -> Batch:
 
 def fresh(task: Task, seed: int = 0) -> State:
     params, buffers = task.start(seed)
-    return State(params, buffers, task.optimizer.init(params), {})
+    return State(params, buffers, task.optimizer.init(params), {}, {})
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -152,7 +152,7 @@ class TwiceDropped(nn.Module):
 
 def test_a_dropout_layer_used_twice_draws_twice() -> None:
     task = Task(TwiceDropped().double(), loss=lambda outputs, _: outputs.sum())
-    state = State({"out.weight": torch.zeros(1, 1000).double()}, {}, {}, {})
+    state = State({"out.weight": torch.zeros(1, 1000).double()}, {}, {}, {}, {})
     b = Batch(torch.ones(1, 1000).double(), torch.zeros(1), torch.tensor(1.0).double(), torch.tensor(5))
     kept = -task.step(state, b)[0].params["out.weight"]  # the gradient is what passed the masks
     assert set(kept.flatten().tolist()) == {0.0, 4.0}

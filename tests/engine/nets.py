@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - everybody calls it F
 
+from coterie.algorithms.kd_pdfl import KDPDFL
 from coterie.core.algorithm import Algorithm
 from coterie.core.streams import Stream
 from coterie.core.task import Task
@@ -218,16 +219,31 @@ class Counting(Algorithm):
 
     def init(self, task: Task, start: Start) -> State:
         zero = start.row.new_zeros(())
-        memory = {"woke": zero, "learned": zero, "row": start.row, "twice": start.row}
-        return Algorithm.init(self, task, start)._replace(memory=memory)
+        memory = {"woke": zero, "learned": zero}
+        rows = {"row": start.row, "twice": start.row}
+        return Algorithm.init(self, task, start)._replace(memory=memory, rows=rows)
 
     def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:
         new, info = task.step(state, batch)
         return new._replace(memory={**state.memory, "learned": state.memory["learned"] + self.steps}), info
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        memory = {**state.memory, "woke": state.memory["woke"] + 1, "twice": 2 * state.memory["twice"]}
-        return state._replace(memory=memory), {"woke": memory["woke"]}
+        memory = {**state.memory, "woke": state.memory["woke"] + 1}
+        rows = {**state.rows, "twice": 2 * state.rows["twice"]}
+        return state._replace(memory=memory, rows=rows), {"woke": memory["woke"]}
+
+
+@dataclass(frozen=True)
+class SecondModel(KDPDFL):
+    """KD-PDFL that keeps the running mean of its models in memory."""
+
+    def init(self, task: Task, start: Start) -> State:
+        return KDPDFL.init(self, task, start)._replace(memory=dict(start.params))
+
+    def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:
+        new, info = task.step(state, batch)
+        mean = {k: (9 * v + new.params[k]) / 10 for k, v in state.memory.items()}
+        return new._replace(memory=mean), info
 
 
 class Tokens(nn.Module):

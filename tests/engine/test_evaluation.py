@@ -29,7 +29,7 @@ def two_clients() -> tuple[Task, Feed, State]:
     weight = torch.tensor([[[0.0], [1.0]], [[0.0], [1.0]]], dtype=torch.float64)
     bias = torch.tensor([[2.5, 0.0], [4.5, 0.0]], dtype=torch.float64)
     feed = Feed.of([federation], [0], "all", torch.device("cpu"), torch.float64)
-    return task, feed, State({"weight": weight, "bias": bias}, {}, {}, {})
+    return task, feed, State({"weight": weight, "bias": bias}, {}, {}, {}, {})
 
 
 def test_accuracy_by_hand() -> None:

@@ -157,9 +157,9 @@ def test_what_is_written_down_is_what_is_remembered() -> None:
     kinds = set()
     rows = 0
     while s.t < s.stack.iterations:
-        before = s.clients.parts[0].memory["w"].clone()
+        before = s.clients.parts[0].rows["w"].clone()
         events = s.advance()
-        after = s.clients.parts[0].memory["w"]
+        after = s.clients.parts[0].rows["w"]
         touched = []
         for row in events:
             kinds.add(row["kind"])
@@ -192,7 +192,7 @@ def test_neighbours_that_mix_write_that_down_too() -> None:
     assert [(r["kind"], r["t"], r["neighbours"]) for r in received] == [("receive", 6, [wake["client"]])] * 3
     assert [r["client"] for r in received] == wake["neighbours"]
     for r in received:
-        assert s.clients.parts[0].memory["w"][r["client"], wake["client"]] == r["weight"][0]
+        assert s.clients.parts[0].rows["w"][r["client"], wake["client"]] == r["weight"][0]
 
 
 def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,20 +212,20 @@ def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
         assert one["weight"] == pytest.approx(other["weight"], abs=1e-12)
 
 
-def test_memory_of_a_method_belongs_to_each_client_and_name() -> None:
+def test_memory_and_rows_of_a_method_belong_to_each_client_and_name() -> None:
     """A method may begin with one tensor for all clients, or under two names."""
     s = simulator(experiment(methods={"c": "tests.engine.nets:Counting"}, train__iterations=8))
     while s.t < 8:
         s.advance()
     (star,) = s.stack.members[0].schedule.meeting(5).star.tolist()
-    memory = s.clients.parts[0].memory
+    _, _, _, memory, rows = s.clients.parts[0]
     assert memory["woke"].tolist() == [float(i == star) for i in range(4)]
     assert memory["learned"].tolist() == [6.0] * 4  # all but iterations 5 and 6
     once = (1 - torch.eye(4, dtype=torch.float64)) / 4
-    assert torch.equal(memory["row"], once)
+    assert torch.equal(rows["row"], once)
     doubled = once.clone()
     doubled[star] *= 2
-    assert torch.equal(memory["twice"], doubled)
+    assert torch.equal(rows["twice"], doubled)
 
 
 def test_methods_with_a_step_of_their_own_stand_behind_the_others() -> None:

@@ -71,6 +71,8 @@ def test_every_method_is_tried() -> None:
     ("how", "words"),
     [
         ("init", "methods.mine: init: optim: 'velocity' is new"),
+        ("rows", "init: rows: 'second' must have one entry for each of the 4 slots on its first axis, got"),
+        ("a number for a row", "got float64 of shape []; what is not of one neighbour belongs in memory"),
         ("no loss", "methods.mine: local must report the 'loss', got nothing"),
         ("loss of each", "methods.mine: local must report 'loss' of shape [], one number, got [4]"),
         ("offer", "methods.mine: offer must give a dict of tensors, got list"),

@@ -22,7 +22,12 @@ class Method(Algorithm):
 
     def init(self, task: Task, start: Start) -> State:
         state = Algorithm.init(self, task, start)
-        return state._replace(optim={"velocity": start.row}) if self.how == "init" else state
+        wrong: dict[str, dict[str, Any]] = {
+            "init": {"optim": {"velocity": start.row}},
+            "rows": {"rows": {"second": start.row[1:]}},
+            "a number for a row": {"rows": {"count": start.row.sum()}},
+        }
+        return state._replace(**wrong.get(self.how, {}))
 
     def pace(self, t: int) -> Any:
         if self.how == "pace raises" and t > 7:

@@ -33,6 +33,21 @@ def test_steps_in_a_row_are_one_line_written_before_the_next(tmp_path: Path) -> 
     assert file.stat().st_mode & 0o077 == 0
 
 
+def test_a_line_that_must_come_first_is_written_or_forgotten(tmp_path: Path) -> None:
+    """What it tells of does not happen if it cannot be written; steps before it did, and wait."""
+    file = tmp_path / "journal.jsonl"
+    journal = Journal(file)
+    journal.commit("start", incarnation=1)
+    journal.local(1, 1)
+    with full_after(60), pytest.raises(PeerError, match="make room on the disk"):
+        journal.commit("wake", t=1, heard=[["p1", Version(2, 3), 1]], event=2)
+    journal.local(2, 2)
+    journal.commit("left", event=2)
+    journal.close()
+    assert [row["kind"] for row in read(file)] == ["start", "local", "local", "left"]
+    assert [row["event"] for row in read(file) if row["kind"] == "local"] == [1, 2]
+
+
 @pytest.mark.parametrize("torn", [b'{"kind": "wa', b"", b'{"kind": "local", "t": [3, 4], "event": 4}'])
 def test_half_a_last_line_is_no_line(tmp_path: Path, torn: bytes) -> None:
     file = tmp_path / "journal.jsonl"

@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from coterie.core.errors import ConfigError, ModelError
+from coterie.core.types import State
 from coterie.engine.feed import Feed
+from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.peer.learner import Client, Heard, Learner, Own, trial
 from coterie.peer.transport import Version
+from coterie.replay.twin import Twin
 from tests.engine.small import hard
 from tests.peer.free import settings
 from tests.trees import same
@@ -20,8 +23,8 @@ from tests.trees import same
 E = hard(methods=["KD-PDFL"])
 
 
-def client(number: int = 2, probe: int | None = None) -> Client:
-    (world,) = E.worlds()
+def client(number: int = 2, probe: int | None = None, experiment: Experiment = E) -> Client:
+    (world,) = experiment.worlds()
     federation = Dealer(None).federation(world.experiment, 0)
     made = Client.of(world, Own.of(federation, number, torch.float64), number, number)
     return dataclasses.replace(made, probe=probe)
@@ -62,16 +65,36 @@ def test_versions_count_changes_and_go_on_after_a_restart() -> None:
 
 def test_an_entry_of_the_row_can_be_given_away() -> None:
     learner = Learner(client())
-    first = learner.now.state.memory["w"]
+    first = learner.now.state.rows["w"]
     learner.local()
     learner.wake([Heard(j, learner.offer()) for j in (0, 1, 3)])
-    learned = learner.now.state.memory["w"]
+    learned = learner.now.state.rows["w"]
     assert (learned[[0, 1, 3]] != first[[0, 1, 3]]).all()
     learner.forget(1)
-    now = learner.now.state.memory["w"]
+    now = learner.now.state.rows["w"]
     assert now[1] == first[1]
     assert torch.equal(now[[0, 2, 3, 4, 5]], learned[[0, 2, 3, 4, 5]])
     assert learner.now.version.event == 3
+
+
+def test_only_rows_are_forgotten_whatever_the_shapes_of_the_rest() -> None:
+    """With as many hidden units as slots, a second model in memory looks like one entry per neighbour."""
+    e = hard(methods={"mine": {"name": "tests.engine.nets:SecondModel"}}, model__hidden=[6])
+    one = client(experiment=e)
+    learner = Learner(one)
+    learner.local()
+    learner.wake([Heard(j, learner.offer()) for j in (0, 1, 3)])
+    before = learner.now.state
+    assert {len(v) for v in before.memory.values()} > {len(before.rows["w"])} == {6}
+    (world,) = e.worlds()
+    twin = Twin(one, Dealer(None).federation(world.experiment, 0), 2)
+    twin.state = State(*({k: v[None] for k, v in part.items()} for part in before))
+    learner.forget(1)
+    twin.forget(1)
+    after = learner.now.state
+    same(after._replace(rows={}), before._replace(rows={}))
+    assert after.rows["w"][1] == one.first().rows["w"][1] != before.rows["w"][1]
+    same(State(*({k: v[0] for k, v in part.items()} for part in twin.state)), after)
 
 
 def test_no_reply_changes_nothing() -> None:

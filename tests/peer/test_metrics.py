@@ -27,7 +27,11 @@ FACTS: dict[str, Any] = {
     "fault": None,
     "evaluated": {"t": 40, "loss": 0.5, "personal": 0.75, "global": None, "validation": 1.0},
     "refusals": {"stale": 2},
-    "members": [{"state": "alive"}, {"state": "alive"}, {"state": "dead"}],
+    "members": [
+        {"id": "p1", "state": "alive", "seconds": 9.25},
+        {"id": "p2", "state": "alive", "seconds": None},
+        {"id": "p3", "state": "dead", "seconds": None},
+    ],
 }
 
 
@@ -65,9 +69,11 @@ def test_metrics_for_prometheus() -> None:
         "coterie_personal_accuracy 0.75",
         'coterie_refusals_total{reason="stale"} 2.0',
         'coterie_members{state="alive"} 2.0',
+        'coterie_pull_seconds{member="p1"} 9.25',
         'coterie_calls_total{call="pull",outcome="ok",side="in"} 1.0',
     ):
         assert line in lines
+    assert not any(line.startswith('coterie_pull_seconds{member="p2"') for line in lines)
     assert not any(line.startswith("coterie_global_accuracy") for line in lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -17,13 +17,14 @@ from coterie.core.errors import CoterieError
 from coterie.peer import journal, wire
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.limits import Allowance
-from coterie.peer.memory import Network
+from coterie.peer.memory import MemoryTransport, Network
 from coterie.peer.node import Node
 from coterie.peer.roster import Fixed
 from coterie.peer.transport import Letter, Version
 from coterie.replay import replay
 from tests.disk import full_after
 from tests.peer.free import Peer, alone, settings
+from tests.threats.checker import check
 from tests.trees import same
 from tests.waiting import eventually
 
@@ -74,6 +75,115 @@ def test_learning_goes_on_when_nobody_answers(tmp_path: Path) -> None:
     assert node.company.contacts["p1"].outcomes["no answer"] > 0
     assert rows(node, "missed")[0]["peer"] in ("p1", "p2", "p3")
     assert not rows(node, "wake")
+
+
+class MadeUp(MemoryTransport):
+    """Over which answers are made up."""
+
+    def __init__(self, pull: Callable[[str, str], Awaitable[Letter]]) -> None:
+        self._pull = pull
+
+    async def pull(self, peer: str, address: str) -> Letter:
+        return await self._pull(peer, address)
+
+    async def push(self, peer: str, address: str, letter: Letter) -> bool:
+        return True
+
+
+class Held(MemoryTransport):
+    """Over which what comes from, or goes to, one member does so when it is allowed to."""
+
+    def __init__(self, inner: MemoryTransport, member: str) -> None:
+        super().__init__(inner.network, inner.id, inner.address)
+        self.member, self.pulls, self.pushes = member, 0, 0
+        self.may_pull, self.may_push = asyncio.Event(), asyncio.Event()
+
+    async def pull(self, peer: str, address: str) -> Letter:
+        letter = await super().pull(peer, address)
+        if peer == self.member:
+            self.pulls += 1
+            await self.may_pull.wait()
+        return letter
+
+    async def push(self, peer: str, address: str, letter: Letter) -> bool:
+        if peer == self.member:
+            self.pushes += 1
+            await self.may_push.wait()
+        return await super().push(peer, address, letter)
+
+
+def test_a_slow_member_keeps_nobody_waiting_and_is_heard_later(tmp_path: Path) -> None:
+    """p2 answers p0 when ten exchanges have gone on without it, and takes broadcasts even later."""
+
+    async def main() -> list[Node]:
+        network, every = Network(), (4, 4, 100_000)  # p2 is never a star
+        peers = [
+            Peer(
+                network,
+                settings(i, tmp_path, rate=100, train={"iterations": 100_000}, exchange={"every": every[i]}),
+            )
+            for i in range(3)
+        ]
+        join = network.join
+        held: list[Held] = []
+
+        def joined(peer: str, address: str, answers: Any) -> MemoryTransport:
+            held.append(Held(join(peer, address, answers), "p2" if peer == "p0" else "nobody"))
+            return held[-1]
+
+        network.join = joined  # type: ignore[method-assign]
+        async with AsyncExitStack() as stack:
+            star, *others = [await stack.enter_async_context(peer.running()) for peer in peers]
+            line = held[0]
+            await eventually(lambda: line.pulls == 1)
+            before = star.exchanges
+            await eventually(lambda: star.exchanges >= before + 10)
+            assert line.pulls == 1  # one at a time
+            assert star.status()["refusals"]["late"] >= star.company.contact("p2").outcomes["late"] == 1
+            assert not any("p2" in told(row) for row in rows(star, "wake"))
+            line.may_pull.set()
+            await eventually(lambda: any("p2" in told(row) for row in rows(star, "wake")))
+            await eventually(lambda: line.pushes == 1)
+            before = star.exchanges
+            await eventually(lambda: star.exchanges >= before + 10)
+            assert line.pushes == 1
+            line.may_push.set()
+            await eventually(lambda: any(row["peer"] == "p0" for row in rows(others[1], "adopt")))
+            await eventually(lambda: line.pulls > 2)
+        return [star, *others]
+
+    def told(row: dict[str, Any]) -> set[str]:
+        return {sender for sender, *_ in row["heard"]}
+
+    nodes = asyncio.run(main())
+    said = "an exchange went on without the answer of p2"
+    assert any(row["text"].startswith(said) for row in rows(nodes[0], "missed") if row["peer"] == "p2")
+    assert check({node.id: [*journal.read(node.store.journal)] for node in nodes}, ["p0", "p1", "p2"]) == []
+    assert all(one.agrees for one in replay([tmp_path]))
+
+
+def test_a_late_answer_of_one_that_is_no_member_any_more_is_dropped(tmp_path: Path) -> None:
+    async def main() -> Node:
+        async with alone(tmp_path, rate=1, train={"iterations": 100_000}) as node:
+            node.roster = Fixed({"p1": "", "p2": ""}, "p0")
+            may, events = asyncio.Event(), iter(range(1, 100))
+
+            async def pull(peer: str, address: str) -> Letter:
+                if peer == "p2":
+                    await may.wait()
+                return model(node, peer, Version(1, next(events)), 0.1)
+
+            node._transport = MadeUp(pull)
+            await node.exchange()
+            node.roster = Fixed({"p1": ""}, "p0")
+            may.set()
+            await eventually(lambda: "p2" not in node.pulls)
+            await node.exchange()
+            assert node.exchanges == 2
+        return node
+
+    node = asyncio.run(main())
+    assert [[sender for sender, *_ in row["heard"]] for row in rows(node, "wake")] == [["p1"], ["p1"]]
 
 
 def test_a_broadcast_is_taken_once_and_nothing_older(tmp_path: Path) -> None:
@@ -234,7 +344,7 @@ def test_a_peer_that_diverges_says_so_and_keeps_what_it_saved(tmp_path: Path) ->
             with pytest.raises(Refused, match="it has stopped learning"):
                 await node.worker.at(60)
             with pytest.raises(Refused, match="it has stopped learning"):
-                await node.worker.receive(model(node, "p1", Version(1, 1)), 1)
+                await node.worker.receive(model(node, "p1", Version(1, 1)), ())
 
     with pytest.raises(
         PeerError, match=r"diverged; the model saved before is untouched; a smaller train\.lr"
@@ -264,6 +374,37 @@ def test_on_a_full_disk_it_learns_on_and_sends_nothing(
         assert all(later[0] == earlier[1] + 1 for earlier, later in pairwise(steps))  # none is missing
 
     asyncio.run(main())
+
+
+def test_refused_on_a_full_disk_means_that_nothing_has_changed(tmp_path: Path) -> None:
+    """The disk fills up between mixing and writing the journal."""
+
+    async def main() -> Node:
+        mix = {"name": "KD-PDFL", "adoption": "mix"}
+        async with alone(tmp_path, rate=0.01, method=mix) as node:
+            await node.worker.at(1)  # the next step is a hundred seconds away
+            assert await node.deliver(model(node, "p1", Version(1, 1), 0.2))
+            letter, unknown = (model(node, peer, Version(1, 7), 0.3) for peer in ("p1", "p4"))
+            node.roster = Shrinking({}, gone=["p3"])
+            before, book, slots = node.worker.now, node.company.newest(), node.company.slots
+            with full_after(node.store.journal.stat().st_size):
+                for one in (letter, letter, unknown):
+                    with pytest.raises(Refused, match="cannot write its journal") as caught:
+                        await node.deliver(one)
+                    assert caught.value.reason is Reason.BUSY
+                with pytest.raises(PeerError, match="make room on the disk"):
+                    await node.worker.wake([letter], ())
+            assert node.worker.now is before
+            assert (node.company.newest(), node.company.slots) == (book, slots)
+            assert await node.deliver(letter)
+            assert not await node.deliver(letter)
+            assert await node.deliver(unknown)
+            assert node.worker.now.version.event == before.version.event + 2
+        return node
+
+    node = asyncio.run(main())
+    assert [row["version"] for row in rows(node, "adopt")] == [[1, 1], [1, 7], [1, 7]]
+    assert check({"p0": [*journal.read(node.store.journal)]}, {"p0", "p1", "p4"}) == []
 
 
 def test_a_last_model_that_cannot_be_saved_is_told(tmp_path: Path) -> None:
@@ -350,10 +491,10 @@ def test_the_entry_of_the_longest_gone_is_used_again_and_starts_afresh(tmp_path:
                 await node.deliver(model(node, "p4", Version(1, 1)))
             assert caught.value.reason is Reason.FULL
             node.roster = Shrinking({}, gone=["p2", "p3"])
-            learned = node.worker.now.state.memory["w"].clone()
+            learned = node.worker.now.state.rows["w"].clone()
             assert await node.deliver(model(node, "p4", Version(1, 1), float("nan")))  # changes nothing
             assert node.company.slots == {"p1": 1, "p3": 3, "p4": 2}
-            now = node.worker.now.state.memory["w"]
+            now = node.worker.now.state.rows["w"]
             assert now[2] == 0.25 != learned[2]
             assert torch.equal(now[[0, 1, 3]], learned[[0, 1, 3]])
         assert [(r["peer"], r["slot"], r["event"] is None) for r in rows(node, "slot")] == [

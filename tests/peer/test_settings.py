@@ -59,7 +59,7 @@ def test_a_peer_of_its_own_has_all_of_its_data() -> None:
     client = one.client_of("ward-3", federation)
     assert len(federation.train.count) == 1
     assert len(client.own.train.y) == int(federation.train.count[0]) >= 0.6 * 50
-    assert len(client.first().memory["w"]) == 5
+    assert len(client.first().rows["w"]) == 5
     assert client.number != one.client_of("ward-4", federation).number  # other batches
 
 

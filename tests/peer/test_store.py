@@ -21,7 +21,7 @@ from tests.trees import same
 
 def state(value: float = 1.0, width: int = 3) -> State:
     params = {"w": torch.full((2, width), value), "b": torch.arange(2.0)}
-    return State(params, {"steps": torch.tensor(7)}, {}, {"w": torch.ones(4)})
+    return State(params, {"steps": torch.tensor(7)}, {}, {}, {"w": torch.ones(4)})
 
 
 def saved(value: float = 1.0, event: int = 5) -> Saved:
@@ -38,7 +38,7 @@ def test_saved_and_loaded_to_the_bit(tmp_path: Path) -> None:
     assert found[:3] == ("p0", "main", {"p1": 3})
     assert (found.now.version, found.now.t) == (Version(2, 5), 4)
     same(found.now.state, state(0.1))
-    assert sorted(tensors(state())) == ["buffers/steps", "memory/w", "params/b", "params/w"]
+    assert sorted(tensors(state())) == ["buffers/steps", "params/b", "params/w", "rows/w"]
     store.close()
 
 
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
         ("p1", "main", state(), "belongs to the peer 'p0', not to 'p1'"),
         ("p0", "trial", state(), "belongs to the run 'main', not to 'trial'"),
         ("p0", "main", state(width=4), r"'params/w' should be float32 \[2, 4\], but is float32 \[2, 3\]"),
-        ("p0", "main", state()._replace(memory={}), r"'memory/w' should be absent, but is float32 \[4\]"),
+        ("p0", "main", state()._replace(rows={}), r"'rows/w' should be absent, but is float32 \[4\]"),
     ],
 )
 def test_another_peer_run_or_model_is_named(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -9,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["die_at", "shift_clock"]
+__all__ = ["die_at", "late_bodies", "shift_clock"]
 
 _TOUCHES = {"open", "os.rename", "os.remove", "os.chmod", "os.truncate"}
 
@@ -40,6 +41,25 @@ def die_at(folder: Path, touch: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(look)
+
+
+def late_bodies(seconds: float) -> None:
+    """Whoever pulls the model has its header at once, and the body so much later."""
+    from coterie.peer import wire
+    from coterie.peer.grpc_server import GrpcServer
+    from coterie.peer.wire_pb2 import Answer
+
+    async def pull(self: Any, data: bytes, context: Any) -> None:
+        async with self._call("pull", context) as caller:
+            answer = self._admit(wire.read_ask(data), caller)
+            letter = await self._answers.offer(caller.id)
+            answer.header.CopyFrom(wire.header(self._schema, self._terms, letter))
+            await self._write(context, answer)
+            await asyncio.sleep(seconds)
+            for chunk in wire.chunks(self._schema, letter.message, self._limits.chunk):
+                await self._write(context, Answer(chunk=chunk))
+
+    GrpcServer._pull = pull  # type: ignore[method-assign]
 
 
 def _is_inside(path: Any, folder: str) -> bool:

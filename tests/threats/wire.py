@@ -97,6 +97,8 @@ class Wire:
         """Seconds, one way."""
         self.rate: float | None = None
         """Bytes a second that a machine can send."""
+        self.lines: dict[int, float] = {}
+        """Machines on a line of their own, which carries so many bytes a second each way."""
         self.carried = self.lost = 0
         self._made: list[tuple[int, int]] = []
         try:
@@ -135,7 +137,7 @@ class Wire:
 
     def heal(self) -> None:
         """A good network again."""
-        self.blocked, self.loss, self.delay, self.rate = set(), 0.0, 0.0, None
+        self.blocked, self.loss, self.delay, self.rate, self.lines = set(), 0.0, 0.0, None, {}
 
     def close(self) -> None:
         """The machines are gone with it."""
@@ -156,7 +158,7 @@ class Wire:
             poll.register(tun, select.EPOLLIN)
         order = itertools.count()
         waiting: list[tuple[float, int, int, bytes]] = []
-        busy = [0.0] * len(tuns)
+        sending, receiving = [0.0] * len(tuns), [0.0] * len(tuns)
         while not self._over.is_set():
             pause = min(0.05, max(0.0, waiting[0][0] - time.monotonic())) if waiting else 0.05
             for tun, _ in poll.poll(pause):
@@ -168,17 +170,24 @@ class Wire:
                 there = packet[19] - 1 if packet[0] >> 4 == 4 and packet[16:19] == b"\x0a\x4d\x00" else -1
                 if not 0 <= there < len(tuns):
                     continue
-                now = time.monotonic()
-                due = max(now, busy[here])
+                now = due = time.monotonic()
+                narrow = [
+                    (queue, machine, rate)
+                    for queue, machine, rate in (
+                        (sending, here, self.lines.get(here, self.rate)),
+                        (receiving, there, self.lines.get(there)),
+                    )
+                    if rate
+                ]
                 if (
                     (here, there) in self.blocked
                     or (self.loss and next(self._draws) < self.loss)
-                    or (self.rate and due - now > _QUEUE)
+                    or any(queue[machine] - now > _QUEUE for queue, machine, _ in narrow)
                 ):
                     self.lost += 1
                     continue
-                if self.rate:
-                    due = busy[here] = due + len(packet) / self.rate
+                for queue, machine, rate in narrow:
+                    due = queue[machine] = max(due, queue[machine]) + len(packet) / rate
                 heapq.heappush(waiting, (due + self.delay, next(order), tuns[there], packet))
             now = time.monotonic()
             while waiting and waiting[0][0] <= now:

@@ -57,7 +57,7 @@ class KDPDFL(Algorithm):
 
     def init(self, task: Task, start: Start) -> State:
         # Input: w_ii = 0, w_ij = 1/M
-        return Algorithm.init(self, task, start)._replace(memory={"w": start.row})
+        return Algorithm.init(self, task, start)._replace(rows={"w": start.row})
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
         inbox, w, d = self.look(task, state, inbox, probe)
@@ -66,7 +66,7 @@ class KDPDFL(Algorithm):
         total = w_j.sum()
         c_i = torch.where(total > 0, self.confidence(probe, inbox), 1.0)
         share = (1 - c_i) * (w_j / torch.where(total > 0, total, 1.0))
-        new = self.blend(task, state, inbox, share)._replace(memory={"w": w})
+        new = self.blend(task, state, inbox, share)._replace(rows={"w": w})
         return new, {"distance": d, "weight": w_j, "confidence": c_i, "heard": inbox.heard}
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
@@ -76,7 +76,7 @@ class KDPDFL(Algorithm):
         inbox, w, d = self.look(task, state, inbox, probe)
         w_i = torch.where(inbox.heard, w[inbox.slot], 0.0)
         share = (1 - self.confidence(probe, inbox)) * w_i / w.max().clamp_min(torch.finfo(w.dtype).tiny)
-        new = self.blend(task, state, inbox, share)._replace(memory={"w": w})
+        new = self.blend(task, state, inbox, share)._replace(rows={"w": w})
         return new, {"distance": d, "weight": w_i, "confidence": 1 - share.sum(), "heard": inbox.heard}
 
     def look(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[Inbox, Tensor, Tensor]:
@@ -89,7 +89,7 @@ class KDPDFL(Algorithm):
         # A model too wild to be measured counts as not heard.
         inbox = inbox._replace(heard=inbox.heard & torch.isfinite(d))
         # ConnVectorUpdate(i,j) as in equation (2)
-        return inbox, self.conn_vector_update(state.memory["w"], d, inbox), d
+        return inbox, self.conn_vector_update(state.rows["w"], d, inbox), d
 
     def blend(self, task: Task, state: State, inbox: Inbox, share: Tensor) -> State:
         """Σ_j share_j θ_j + (1 - Σ_j share_j) θ_i, of all that is sent."""

@@ -46,7 +46,7 @@ class Algorithm(ABC):
 
     def init(self, task: Task, start: Start) -> State:
         """What this client carries."""
-        return State(start.params, start.buffers, task.optimizer.init(start.params), {})
+        return State(start.params, start.buffers, task.optimizer.init(start.params), {}, {})
 
     def pace(self, t: int) -> float:
         """By how much this method scales the local step at iteration t, until the closing phase."""

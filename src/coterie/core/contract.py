@@ -37,8 +37,15 @@ class Checked(Algorithm):
         given: Any = self.method.init(task, start)
         usual = Algorithm.init(self, task, start)
         if isinstance(given, State):
-            usual = usual._replace(memory=given.memory)  # which may be anything
-        return _same_state(f"{self.its}: init", given, usual)
+            usual = usual._replace(memory=given.memory, rows=given.rows)  # which may be anything
+        state, slots = _same_state(f"{self.its}: init", given, usual), len(start.row)
+        for name, tensor in state.rows.items():
+            if not tensor.dim() or len(tensor) != slots:
+                raise ConfigError(
+                    f"{self.its}: init: rows: {name!r} must have one entry for each of the {slots} slots on "
+                    f"its first axis, got {kind_of(tensor)}; what is not of one neighbour belongs in memory"
+                )
+        return state
 
     def pace(self, t: int) -> float:
         return self.method.pace(t)

@@ -108,7 +108,7 @@ class Task:
 
         grads, (loss, buffers) = grad_and_value(objective, has_aux=True)(state.params)
         params, optim = self.optimizer.step(state.params, grads, state.optim, batch.lr)
-        return State(params, buffers, optim, state.memory), {"loss": loss}
+        return state._replace(params=params, buffers=buffers, optim=optim), {"loss": loss}
 
     def logits(self, state: State, x: Tensor) -> Tensor:
         """The model's outputs `[n, L]` with running statistics and without dropout."""

@@ -37,7 +37,11 @@ class State(NamedTuple):
     buffers: Tensors
     optim: Tensors
     memory: Tensors
-    """What the algorithm itself remembers, such as its row of W; private, never sent."""
+    """What the algorithm itself remembers, such as a second model; private, never sent."""
+    rows: Tensors
+    """`[M, ...]` each: what it remembers of each neighbour, such as its row of W; private, never sent.
+
+    The only tensors of which a runtime may set an entry back, when its slot is given to another neighbour."""
 
 
 class Batch(NamedTuple):

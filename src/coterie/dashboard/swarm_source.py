@@ -226,7 +226,7 @@ def _peer(source: SwarmSource, query: Mapping[str, str]) -> dict[str, Any]:
                 "heard": m["heard"],
                 "pulled": m["outcomes"].get("pulled", 0),
                 "pushed": m["outcomes"].get("pushed", 0),
-                "missed": sum(m["outcomes"].get(what, 0) for what in ("timed out", "no answer")),
+                "missed": sum(m["outcomes"].get(what, 0) for what in ("timed out", "no answer", "late")),
                 "refused": sum(n for what, n in m["outcomes"].items() if what.startswith("refused: ")),
             }
             for m in sorted(rows, key=lambda m: order[m["id"]])

@@ -162,8 +162,11 @@ class OneByOne(Execution):
             )
             states.append(new)
             losses.append(loss)
-        parts = ({k: torch.stack([s[p][k] for s in states]) for k in states[0][p]} for p in range(4))
-        return State(*parts), torch.stack(losses)
+        stacked = (
+            {k: torch.stack([part[k] for part in parts]) for k in parts[0]}
+            for parts in zip(*states, strict=True)
+        )
+        return State(*stacked), torch.stack(losses)
 
 
 def _step(

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 
 import torch
 
+from coterie.core.contract import Checked
 from coterie.core.data import Federation
+from coterie.core.draws import first_row
 from coterie.core.errors import NoRoomError
+from coterie.core.registry import own_code
 from coterie.core.task import Task
+from coterie.core.types import Start
 from coterie.experiment import World
 
 __all__ = ["at_once", "in_parts", "models_bytes", "room_for_clients"]
@@ -43,13 +47,23 @@ def room_for_clients(worlds: Sequence[World]) -> None:
 
 
 def models_bytes(world: World, federation: Federation, task: Task) -> int:
-    """What the models of a world take, each with its batch and its row of the graph."""
+    """What the models of a world take, each with its batch and what its method remembers."""
     parameters = list(task.model.parameters())
     sample, clients = federation.pool[0].numel(), world.experiment.data.clients
-    numbers = COPIES * sum(p.numel() for p in parameters) + world.experiment.train.batch * sample + clients
+    numbers = COPIES * sum(p.numel() for p in parameters) + world.experiment.train.batch * sample
+    numbers += max(clients, _remembered(world, task))  # the first row of W is there for every method
     if isinstance(probe := world.experiment.exchange.probe, int):
         numbers += probe * sample
     return clients * numbers * parameters[0].element_size()
+
+
+def _remembered(world: World, task: Task) -> int:
+    """How many numbers one client of a world keeps in `memory` and `rows`."""
+    label, (params, buffers) = f"methods.{world.label}", task.start(0)
+    row = first_row(0, world.experiment.data.clients, next(iter(params.values())).dtype)
+    with own_code(f"{label}: init failed"):
+        state = Checked(method=world.algorithm, its=label).init(task, Start(params, buffers, row))
+    return sum(v.numel() for part in (state.memory, state.rows) for v in part.values())
 
 
 def in_parts(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:

@@ -159,27 +159,31 @@ class Clients:
     """
 
     whole: State
-    """`[N, ...]`, without memory"""
+    """`[N, ...]`, without memory and rows"""
     parts: tuple[State, ...]
-    """`[n, ...]` of each group, with its method's memory"""
+    """`[n, ...]` of each group, with its method's memory and rows"""
 
     @classmethod
     def of(cls, groups: Sequence[Group], states: Sequence[State]) -> Clients:
         params = {k: _end_to_end([s.params[k] for s in states]) for k in states[0].params}
         buffers, optim = ({k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in (1, 2))
-        whole = State(params, buffers, optim, {})
-        # What a method starts with may be one tensor under two names, or one for all clients: copied apart.
-        memories = (
-            {k: v.clone(memory_format=torch.contiguous_format) for k, v in s.memory.items()} for s in states
+        whole = State(params, buffers, optim, {}, {})
+        parts = (
+            gather(whole, g.clients)._replace(memory=_apart(s.memory), rows=_apart(s.rows))
+            for g, s in zip(groups, states, strict=True)
         )
-        parts = (gather(whole, g.clients)._replace(memory=m) for g, m in zip(groups, memories, strict=True))
         return cls(whole, tuple(parts))
 
     def tensors(self) -> Tensors:
         """Everything by name, for a checkpoint."""
         whole = {f"{part}/{k}": v for part, values in self.whole._asdict().items() for k, v in values.items()}
-        memory = {f"memory/{i}/{k}": v for i, p in enumerate(self.parts) for k, v in p.memory.items()}
-        return {**whole, **memory}
+        own = {
+            f"{name}/{i}/{k}": v
+            for i, part in enumerate(self.parts)
+            for name in ("memory", "rows")
+            for k, v in getattr(part, name).items()
+        }
+        return {**whole, **own}
 
 
 def stacks(
@@ -274,6 +278,11 @@ def _vectors(members: Sequence[Member], device: torch.device, dtype: torch.dtype
 def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
     """One after the other; a single one is not copied, for it may be most of the memory."""
     return parts[0].contiguous() if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _apart(tensors: Tensors) -> Tensors:
+    """Copies: what a method starts with may be one tensor under two names, or one for all clients."""
+    return {k: v.clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
 
 
 def gather(state: State, index: Tensor | slice | int | None) -> State:

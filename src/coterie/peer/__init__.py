@@ -1,7 +1,7 @@
 """One real client: identity, membership, wire format, service, loop.
 
 who         ids, authority, certificates, identity, records, proof
-with whom   membership, gossip, roster, company, choice
+with whom   membership, gossip, roster, company, choice, underway (models on their way)
 what        schema, wire (wire.proto), transport (memory, grpc_*), and its bounds: limits, breaker
 learning    learner (one client, bare), worker (the thread it lives in), node (the loop around it)
 keeping     journal, store

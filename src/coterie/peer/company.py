@@ -5,7 +5,7 @@ how calls went. Pure bookkeeping: no clock, no network, no disk.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,9 +23,15 @@ class Contact:
     """How much it was listened to the last time."""
     heard: float | None = None
     """When a model of it last came; the process's clock."""
-    seconds: float = 0.0
-    """How long a pull takes, on average."""
+    seconds: float | None = None
+    """How long a pull takes, on average; None: not known."""
+    asked: float = 0.0
+    """When it was last asked for its model; the process's clock."""
     outcomes: Counter[str] = field(default_factory=Counter)
+
+    def took(self, seconds: float) -> None:
+        """A pull took so long."""
+        self.seconds = seconds if self.seconds is None else 0.7 * self.seconds + 0.3 * seconds
 
 
 class Place(NamedTuple):
@@ -33,13 +39,17 @@ class Place(NamedTuple):
 
     slot: int
     new: bool
-    """It was given away just now."""
+    """It is not this peer's yet."""
     former: str | None
     """Whose it was before."""
 
 
 class Company:
-    """All others that this peer ever dealt with."""
+    """All others that this peer ever dealt with.
+
+    What was taken and whose the entries are changes in the learning thread only, any thread may look; the
+    rest is the event loop's.
+    """
 
     def __init__(
         self, own: int, width: int, slots: Mapping[str, int], newest: Mapping[str, tuple[Version, str]]
@@ -47,15 +57,13 @@ class Company:
         """`own`: its own entry of a row of `width`; `newest`: what it took in earlier lives."""
         self._own, self._width = own, width
         self._newest = dict(newest)
-        self.slots = dict(slots)
+        self.slots: Mapping[str, int] = dict(slots)
+        """Which entry of the row belongs to whom; replaced as a whole."""
         self.contacts: dict[str, Contact] = {}
         self.refusals: Counter[str] = Counter()
 
     def newest(self) -> dict[str, tuple[Version, str]]:
-        """The newest version of each other peer's model that was taken, and how its digest begins.
-
-        May be asked for by any thread.
-        """
+        """The newest version of each other peer's model that was taken, and how its digest begins."""
         return dict(self._newest)
 
     def contact(self, peer: str) -> Contact:
@@ -64,8 +72,8 @@ class Company:
             self.contacts.pop(next(iter(self.contacts)))  # only members come this far, but they come and go
         return self.contacts.setdefault(peer, Contact())
 
-    def fresh(self, letter: Letter) -> bool:
-        """Whether it is newer than all before; the newest once more is not, an older one is refused."""
+    def is_newer(self, letter: Letter) -> bool:
+        """Whether it is newer than all taken before; the newest once more is not, an older one is refused."""
         version, digest = self._newest.get(letter.sender, (Version(0, -1), ""))
         if letter.version < version:
             raise Refused(
@@ -77,11 +85,14 @@ class Company:
             if not letter.digest.startswith(digest):
                 raise Refused(Reason.CONFLICT, f"{letter.sender} has two models of version {_shown(version)}")
             return False
-        self._newest[letter.sender] = letter.version, letter.mark
         return True
 
+    def record(self, letter: Letter) -> None:
+        """It was taken: the newest of its sender from now on."""
+        self._newest[letter.sender] = letter.version, letter.mark
+
     def place(self, peer: str, gone: Sequence[str]) -> Place:
-        """The entry of the row that belongs to a peer; if all are taken, that of the longest `gone`."""
+        """The entry of the row for a peer: its own, a free one, or else that of the longest `gone`."""
         if peer in self.slots:
             return Place(self.slots[peer], False, None)
         taken = {self._own, *self.slots.values()}
@@ -94,15 +105,38 @@ class Company:
                     f"all {self._width} entries of the row belong to members that are alive, none is left "
                     f"for {peer}; start this peer with a larger `members`",
                 )
-            slot = self.slots.pop(former)
-        self.slots[peer] = slot
+            slot = self.slots[former]
         return Place(slot, True, former)
+
+    def give(self, peer: str, place: Place) -> None:
+        """The entry belongs to this peer from now on."""
+        kept = {other: slot for other, slot in self.slots.items() if other != place.former}
+        self.slots = {**kept, peer: place.slot}
 
     def count(self, peer: str, outcome: str) -> int:
         """How a call ended; how often it ended so with this peer."""
         contact = self.contact(peer)
         contact.outcomes[outcome] += 1
         return contact.outcomes[outcome]
+
+    def late(self, peer: str) -> int:
+        """An exchange went on without its answer; how often that happened with this peer."""
+        self.refusals[Reason.LATE.value] += 1
+        return self.count(peer, "late")
+
+    def rests(self, peer: str, now: float, patience: float) -> bool:
+        """Whether it is left alone for now: a peer so slow that no exchange waits for it, asked lately.
+
+        So it is asked for half of the time at most, and its line has room for what it wants to do itself.
+        """
+        one = self.contacts.get(peer, Contact())
+        seconds = one.seconds or 0.0
+        return seconds > patience and now - one.asked < 2 * seconds
+
+    def usual(self, peers: Collection[str]) -> dict[str, float]:
+        """How long a pull from each of these takes, in seconds, where that is known."""
+        known = {peer: self.contacts[peer].seconds for peer in peers if peer in self.contacts}
+        return {peer: seconds for peer, seconds in known.items() if seconds is not None}
 
     def refuse(self, peer: str, reason: Reason) -> int:
         """A refusal, on either side; how often it happened with this peer."""
@@ -122,7 +156,16 @@ class Company:
         for member in members:
             one = self.contacts.get(member["id"], Contact())
             heard = None if one.heard is None else round(now - one.heard, 1)
-            rows.append({**member, "weight": one.weight, "heard": heard, "outcomes": dict(one.outcomes)})
+            seconds = None if one.seconds is None else round(one.seconds, 3)
+            rows.append(
+                {
+                    **member,
+                    "weight": one.weight,
+                    "heard": heard,
+                    "seconds": seconds,
+                    "outcomes": {**one.outcomes},
+                }
+            )
         return rows
 
 

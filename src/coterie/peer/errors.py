@@ -44,6 +44,7 @@ class Reason(StrEnum):
     VALUES = "values"  # NaN, infinite or absurdly large numbers
     BUSY = "busy"  # over a cap on calls or streams
     SLOW = "slow"  # no progress within the time given
+    LATE = "late"  # not there when the exchange went on; if nothing newer comes, it is in the next one
     STOPPING = "stopping"  # the peer is about to leave
 
 

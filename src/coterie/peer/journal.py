@@ -12,7 +12,7 @@
     evaluated  t, event, personal, global, ...               how good it is
     saved      version, t                                    this model is on disk
     refused    peer, reason, text, times                     nothing changed; the 1st, 2nd, 4th, 8th ... time
-    missed     peer, text, times                             no answer; likewise
+    missed     peer, text, times                             no answer, or a late one; likewise
     duplicate  text                                          another process runs under this id
     left       event                                         it said goodbye
 
@@ -74,11 +74,23 @@ class Journal:
             self._steps = first, t, event
 
     def write(self, kind: str, **facts: Any) -> None:
-        """One line, on its way to the disk when this returns."""
+        """One line, on its way to the disk when this returns; on a full disk it waits for the next try."""
         with self._lock:
             self._close_steps()
             self._add({"kind": kind, **facts})
             self._flush()
+
+    def commit(self, kind: str, **facts: Any) -> None:
+        """One line, written before what it tells of happens; if it cannot be, it is as if never asked for."""
+        with self._lock:
+            self._close_steps()
+            before = len(self._waiting)
+            self._add({"kind": kind, **facts})
+            try:
+                self._flush()
+            except PeerError:
+                del self._waiting[before:]
+                raise
 
     def flush(self) -> None:
         """Everything so far is with the operating system, which outlives this process."""

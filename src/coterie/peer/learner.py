@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from coterie.peer.inputs import Inputs
 from coterie.peer.transport import Version
 from coterie.schedule import Schedule
 
-__all__ = ["Client", "Heard", "Learner", "Own", "Snapshot", "trial"]
+__all__ = ["Client", "Heard", "Learner", "Own", "Record", "Snapshot", "trial"]
 
 AHEAD = 64
 """Iterations whose batches are drawn in one go."""
@@ -162,6 +162,14 @@ class Snapshot(NamedTuple):
     state: State
 
 
+Record: TypeAlias = Callable[[Snapshot, Info], None]
+"""Told of a change before it is made: if it raises, nothing has changed."""
+
+
+def _unrecorded(_after: Snapshot, _info: Info) -> None:
+    """Keep no record."""
+
+
 class Learner:
     """A client on its way: the one place where its state changes."""
 
@@ -184,7 +192,7 @@ class Learner:
             key,
         )
         new, info = c.algorithm.local(c.task, state, batch)
-        self._become(new if c.attack is None or c.attack.learns else state, t)
+        self._become(new if c.attack is None or c.attack.learns else state, t, info)
         return float(info["loss"])
 
     def idle(self) -> None:
@@ -195,29 +203,27 @@ class Learner:
         """What it sends when it is asked."""
         return self.client.offer(self.now.state, self.now.t)
 
-    def wake(self, heard: Sequence[Heard]) -> Info:
+    def wake(self, heard: Sequence[Heard], record: Record = _unrecorded) -> Info:
         """As a star, once the replies are in."""
-        return self._exchange(wake, heard)
+        return self._exchange(wake, heard, record)
 
-    def receive(self, heard: Heard) -> Info:
+    def receive(self, heard: Heard, record: Record = _unrecorded) -> Info:
         """As a neighbour, on the star's broadcast."""
-        return self._exchange(receive, [heard])
+        return self._exchange(receive, [heard], record)
 
     def rise(self, incarnation: int) -> None:
         """The same model in a higher incarnation."""
         self.now = self.now._replace(version=Version(incarnation, self.now.version.event))
 
-    def forget(self, slot: int) -> None:
+    def forget(self, slot: int, record: Record = _unrecorded) -> None:
         """An entry of the row as it was at the start: it will belong to another peer."""
-        row, state = self.client.schedule.clients, self.now.state
-        fresh = self.client.first().memory
-        memory = dict(state.memory)
-        for name, tensor in memory.items():
-            if tensor.dim() and len(tensor) == row:
-                memory[name] = tensor.clone().index_copy_(0, torch.tensor([slot]), fresh[name][slot, None])
-        self._become(state._replace(memory=memory), self.now.t)
+        state, fresh = self.now.state, self.client.first().rows
+        rows = {k: v.index_copy(0, torch.tensor([slot]), fresh[k][slot, None]) for k, v in state.rows.items()}
+        self._become(state._replace(rows=rows), self.now.t, {}, record)
 
-    def _exchange(self, act: Callable[..., tuple[State, Info]], heard: Sequence[Heard]) -> Info:
+    def _exchange(
+        self, act: Callable[..., tuple[State, Info]], heard: Sequence[Heard], record: Record
+    ) -> Info:
         c, (_, t, state) = self.client, self.now
         names = heard[0].message if heard else {}
         inbox = Inbox(
@@ -227,12 +233,14 @@ class Learner:
             torch.tensor(t),
         )
         new, info = act(c.algorithm, c.task, state, inbox, c.look(t))
-        self._become(new, t)
+        self._become(new, t, info, record)
         return info
 
-    def _become(self, state: State, t: int) -> None:
+    def _become(self, state: State, t: int, info: Info, record: Record = _unrecorded) -> None:
         incarnation, event = self.now.version
-        self.now = Snapshot(Version(incarnation, event + 1), t, state)
+        after = Snapshot(Version(incarnation, event + 1), t, state)
+        record(after, info)
+        self.now = after
 
     def _draws(self, t: int) -> tuple[Tensor, Tensor]:
         if self._drawn is None or not 0 <= t - self._drawn[0] < AHEAD:

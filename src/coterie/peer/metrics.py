@@ -71,10 +71,19 @@ class _Metrics(Collector):
         ):
             if value is not None:
                 yield GaugeMetricFamily(f"coterie_{name}", text, value=value)
-        refusals = CounterMetricFamily("coterie_refusals", "What was not taken, by reason", labels=["reason"])
+        refusals = CounterMetricFamily(
+            "coterie_refusals", "What was not taken, or not in time, by reason", labels=["reason"]
+        )
         for reason, count in status["refusals"].items():
             refusals.add_metric([reason], count)
         yield refusals
+        pulls = GaugeMetricFamily(
+            "coterie_pull_seconds", "How long a pull from a member usually takes", labels=["member"]
+        )
+        for member in status["members"]:
+            if (seconds := member.get("seconds")) is not None:
+                pulls.add_metric([member["id"]], seconds)
+        yield pulls
         members = GaugeMetricFamily("coterie_members", "Other members, by state", labels=["state"])
         for state, count in Counter(m["state"] for m in status["members"]).items():
             members.add_metric([state], count)

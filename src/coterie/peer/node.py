@@ -1,7 +1,8 @@
 """A free-running peer: it learns all the time, wakes by its own clock, and answers the others meanwhile.
 
-    wake     every T_ex own iterations, with jitter: ask neighbours, look, mix between two local steps
-    tell     send the mixed model to those that were heard
+    wake     every T_ex own iterations, with jitter: ask neighbours, look, mix between two local steps;
+             who answers late is in the next exchange, and keeps nobody waiting
+    tell     send the mixed model to those that were heard, in the background
     answer   give the model as it is at this moment; take the broadcasts of others
 
 One thread learns (`worker`); everything else happens in one event loop. A model that is older than one
@@ -31,6 +32,7 @@ from coterie.peer.schema import Schema
 from coterie.peer.settings import Settings
 from coterie.peer.store import Saved, Store
 from coterie.peer.transport import Letter, Transport
+from coterie.peer.underway import Answers, Pulls, Pushes, patience
 from coterie.peer.worker import Mixed, Worker
 
 __all__ = ["Node"]
@@ -71,9 +73,11 @@ class Node:
         self.incarnation = max(before + 1, int(1000 * wall))  # no two starts are in one millisecond
         self.schema = Schema.of(client.offer(first, 0), client.own.names)
         slots = {**settings.slots, **(saved.slots if saved else {})}
-        self._kept = {other: slot for other, slot in slots.items() if other != peer}
-        """Which entry of the row belongs to whom, as the learning thread knows it, for the disk."""
-        self.company = Company(client.slot, settings.width, self._kept, past.newest)
+        others = {other: slot for other, slot in slots.items() if other != peer}
+        self.company = Company(client.slot, settings.width, others, past.newest)
+        self.pulls = Pulls(self._pull, settings.exchange.cap)
+        self.pushes = Pushes(self._push)
+        self._woke = time.monotonic()
         self.allowance = Allowance(time.monotonic)
         self.bytes_sent = 0
         self.exchanges = 0
@@ -93,6 +97,7 @@ class Node:
         self.worker = Worker(
             Learner(client, self.incarnation, saved.now if saved else None),
             self.journal,
+            self.company,
             iterations=settings.train.iterations,
             rate=settings.rate,
             evaluate_every=settings.evaluate.every,
@@ -114,10 +119,9 @@ class Node:
             if not self.learning:
                 raise Refused(Reason.STOPPING, f"{self.id} has not begun to learn yet, or is about to leave")
             self.allowance.check(letter.sender)
-            slot = self._slot(letter.sender)
-            if not self.company.fresh(letter):
+            mixed = await self._received(letter)
+            if mixed is None:
                 return False
-            mixed = await self._received(letter, slot)
             self.allowance.spend(letter.sender, mixed.seconds)
         except Refused as refusal:
             self.refused(letter.sender, refusal, said=True)  # by the server
@@ -156,6 +160,8 @@ class Node:
             for task in (wakes, stopped):
                 task.cancel()
             await asyncio.gather(wakes, stopped, return_exceptions=True)
+            await self.pulls.close()
+            await self.pushes.close()
             self.worker.stop()
             await asyncio.wait({ended})
         ended.result()
@@ -189,43 +195,62 @@ class Node:
                 log.info("not mixed", extra={"why": str(refusal)})
             except PeerError as error:
                 self.fault("journal", str(error))
+        await self.pulls.close()
 
     async def exchange(self) -> None:
         """Wake as a star: ask, look, mix, tell."""
         t = self.worker.now.t
-        quick = {peer: contact.seconds for peer, contact in self.company.contacts.items()}
-        asked = chosen(self.client, self.settings.exchange, t, self.roster.alive(), self.company.slots, quick)
-        pulled = await asyncio.gather(*(self._pull(peer, t) for peer in asked))
-        letters = {x.sender: x for x in pulled if x is not None}
-        heard = []
-        for sender, letter in letters.items():
-            try:
-                slot = self._slot(sender)
-                if self.company.fresh(letter):
-                    heard.append((letter, slot))
-            except Refused as refusal:
-                self.refused(sender, refusal)
-        if not heard:
+        letters, late, overdue = await self._ask(t)
+        for slow in late:
+            self._late(slow)
+        members = {member["id"] for member in self.roster.view()}  # who was late may have been revoked since
+        letters = {sender: letter for sender, letter in letters.items() if sender in members}
+        if not letters:
             return
-        mixed = await self.worker.wake(heard)
+        mixed, heard, refused = await self.worker.wake([*letters.values()], self.roster.gone())
+        for sender, refusal in refused:
+            if not (sender in overdue and refusal.reason is Reason.STALE):  # counted when it was late
+                self.refused(sender, refusal)
+        if mixed is None:
+            return
         self.exchanges += 1
-        self.company.weigh([letter.sender for letter, _ in heard], mixed.info)
+        self.company.weigh(heard, mixed.info)
         if self.client.algorithm.adoption == "ignore":  # so do the others of the run: nobody would use it
             return
         letter = await self._letter(mixed.now)
-        self.journal.write("told", t=mixed.now.t, peers=[peer.id for peer in asked if peer.id in letters])
-        await asyncio.gather(*(self._push(peer, letter, t) for peer in asked if peer.id in letters))
+        alive = self.roster.alive()
+        told = [Asked(sender, alive[sender]) for sender in letters if sender in alive]
+        self.journal.write("told", t=mixed.now.t, peers=[peer.id for peer in told])
+        for peer in told:
+            self.pushes.send(peer, letter, t)
+
+    async def _ask(self, t: int) -> Answers:
+        """Ask members for their models; wait for those that usually answer in time, but not for long."""
+        clock, alive, company = time.monotonic(), self.roster.alive(), self.company
+        usual = company.usual(alive)
+        seconds = patience(usual.values(), clock - self._woke)
+        self._woke = clock
+        free = {
+            peer: address
+            for peer, address in alive.items()
+            if peer not in self.pulls and not company.rests(peer, clock, seconds)
+        }
+        asked = chosen(self.client, self.settings.exchange, t, free, company.slots, usual)
+        awaited = [peer.id for peer in asked if usual.get(peer.id, 0.0) <= seconds]
+        return await self.pulls.ask(asked, t, awaited, seconds)
 
     async def _pull(self, peer: Asked, t: int) -> Letter | None:
         assert self._transport is not None
         contact = self.company.contact(peer.id)
-        clock = time.monotonic()
+        contact.asked = time.monotonic()
         try:
             letter = await self._transport.pull(peer.id, peer.address)
         except PeerError as error:
+            if isinstance(error, TimedOut):
+                contact.took(time.monotonic() - contact.asked)
             self._failed(peer.id, error)
             return None
-        contact.seconds += 0.3 * (time.monotonic() - clock - contact.seconds)
+        contact.took(time.monotonic() - contact.asked)
         if is_lost(self.client, self.settings.exchange, "reply", t, peer.id):
             contact.outcomes["lost on purpose"] += 1
             return None
@@ -262,9 +287,9 @@ class Node:
         async with self._speaking:
             return await aside(self.schema.bytes, sealed)
 
-    async def _received(self, letter: Letter, slot: int) -> Mixed:
+    async def _received(self, letter: Letter) -> Mixed | None:
         try:
-            return await self.worker.receive(letter, slot)
+            return await self.worker.receive(letter, self.roster.gone())
         except Refused:
             raise
         except PeerError as error:
@@ -275,21 +300,13 @@ class Node:
         self.fault("journal", str(error))
         return Refused(Reason.BUSY, f"{self.id} cannot write its journal, so it exchanges nothing")
 
-    def _slot(self, peer: str) -> int:
-        """The entry of the own row that belongs to a peer; one that was another's starts afresh."""
-        slot, new, former = self.company.place(peer, self.roster.gone())
-
-        def given() -> None:
-            if former is not None:
-                self.worker.learner.forget(slot)
-                self._kept.pop(former, None)
-            self._kept[peer] = slot
-            event = None if former is None else self.worker.now.version.event
-            self.journal.write("slot", peer=peer, slot=slot, event=event, t=self.worker.now.t)
-
-        if new:
-            self.worker.do(given).add_done_callback(_looked_at)
-        return slot
+    def _late(self, peer: str) -> None:
+        times, usual = self.company.late(peer), self.company.usual([peer])
+        if worth_saying(times):
+            takes = f", which usually takes {usual[peer]:.1f} s" if usual else ""
+            text = f"an exchange went on without the answer of {peer}{takes}"
+            log.info("late", extra={"peer": peer, "why": text, "times": times})
+            self._write("missed", peer=peer, text=text, times=times)
 
     def _failed(self, peer: str, error: PeerError) -> None:
         if isinstance(error, Refused):
@@ -353,7 +370,8 @@ class Node:
     # What the learning thread reports.
 
     def _save(self, now: Snapshot) -> None:
-        self.store.save(Saved(self.id, self.settings.run, dict(self._kept), now, self.client.own.inputs))
+        slots = dict(self.company.slots)
+        self.store.save(Saved(self.id, self.settings.run, slots, now, self.client.own.inputs))
 
     def _report(self, kind: str, facts: dict[str, Any]) -> None:
         if kind == "evaluated":
@@ -423,9 +441,3 @@ class Node:
 
 def _state(learning: bool, finished: bool) -> str:
     return "waiting" if not learning else "finished" if finished else "learning"
-
-
-def _looked_at(done: asyncio.Future[None]) -> None:
-    """A journal that cannot be written is reported by whatever comes next."""
-    if not done.cancelled():
-        done.exception()

@@ -12,16 +12,18 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from coterie.core.types import Info
+from coterie.peer.company import Company
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.journal import Journal
-from coterie.peer.learner import Heard, Learner, Snapshot
+from coterie.peer.learner import Heard, Learner, Record, Snapshot
 from coterie.peer.transport import Letter
 
-__all__ = ["Mixed", "Worker", "plain"]
+__all__ = ["Mixed", "Woken", "Worker", "plain"]
 
 T = TypeVar("T")
 
@@ -40,6 +42,17 @@ class Mixed(NamedTuple):
     """Of the learning thread."""
 
 
+class Woken(NamedTuple):
+    """What a wake came to."""
+
+    mixed: Mixed | None
+    """None: nothing was new."""
+    heard: list[str]
+    """Whose models were mixed, in the order of what is reported."""
+    refused: list[tuple[str, Refused]]
+    """Whose were not, and why."""
+
+
 class Worker:
     """Learns until its last iteration, then waits for jobs, until it is stopped."""
 
@@ -47,6 +60,7 @@ class Worker:
         self,
         learner: Learner,
         journal: Journal,
+        company: Company,
         *,
         iterations: int,
         rate: float | None,
@@ -60,7 +74,7 @@ class Worker:
 
         `sparing`: evaluate at most once a second, and for a tenth of the time.
         """
-        self.learner, self.journal = learner, journal
+        self.learner, self.journal, self.company = learner, journal, company
         self.iterations, self.evaluate_every, self.save_every = iterations, evaluate_every, save_every
         self.sparing = sparing
         self.pause = 1 / rate if rate else 0.0
@@ -133,29 +147,72 @@ class Worker:
         self._jobs.put(lambda: heapq.heappush(self._alarms, (t, id(result), ring)))
         return result
 
-    def wake(self, letters: list[tuple[Letter, int]]) -> asyncio.Future[Mixed]:
-        """Mix these models, each with its sender's slot."""
+    def wake(self, letters: Sequence[Letter], gone: Sequence[str]) -> asyncio.Future[Woken]:
+        """Mix those of these models that are newer than what was taken before.
 
-        def mix() -> Mixed:
+        `gone`: members whose entries of the row may be given to new ones, the longest gone first.
+        """
+
+        def mix() -> Woken:
             self._refuse_closing()
-            began = time.thread_time()
-            info = self.learner.wake([Heard(slot, letter.message) for letter, slot in letters])
-            heard = [[x.sender, x.version, slot] for x, slot in letters]
-            return self._noted("wake", info, began, heard=heard, digests=[x.mark for x, _ in letters])
+            taken, refused = self._newer(letters, gone)
+            if not taken:
+                return Woken(None, [], refused)
+            act = partial(self.learner.wake, [Heard(slot, letter.message) for letter, slot in taken])
+            heard = [[x.sender, x.version, slot] for x, slot in taken]
+            mixed = self._recorded("wake", act, heard=heard, digests=[x.mark for x, _ in taken])
+            for letter, _ in taken:
+                self.company.record(letter)
+            return Woken(mixed, [letter.sender for letter, _ in taken], refused)
 
         return self.do(mix)
 
-    def receive(self, letter: Letter, slot: int) -> asyncio.Future[Mixed]:
-        """Take a star's broadcast."""
+    def receive(self, letter: Letter, gone: Sequence[str]) -> asyncio.Future[Mixed | None]:
+        """Take a star's broadcast; None: it was taken before."""
 
-        def adopt() -> Mixed:
+        def adopt() -> Mixed | None:
+            if not self.company.is_newer(letter):
+                return None
             self._refuse_closing()
-            began = time.thread_time()
-            info = self.learner.receive(Heard(slot, letter.message))
+            slot = self._slot(letter.sender, gone)
             facts = {"peer": letter.sender, "version": letter.version, "slot": slot, "digest": letter.mark}
-            return self._noted("adopt", info, began, **facts)
+            mixed = self._recorded(
+                "adopt", partial(self.learner.receive, Heard(slot, letter.message)), **facts
+            )
+            self.company.record(letter)
+            return mixed
 
         return self.do(adopt)
+
+    def _newer(
+        self, letters: Sequence[Letter], gone: Sequence[str]
+    ) -> tuple[list[tuple[Letter, int]], list[tuple[str, Refused]]]:
+        """Those to be taken, each with its sender's slot, and why others are refused."""
+        taken, refused = [], []
+        for letter in letters:
+            try:
+                if self.company.is_newer(letter):
+                    taken.append((letter, self._slot(letter.sender, gone)))
+            except Refused as refusal:
+                refused.append((letter.sender, refusal))
+        return taken, refused
+
+    def _slot(self, peer: str, gone: Sequence[str]) -> int:
+        """The entry of the own row that belongs to a peer; one that was another's starts afresh."""
+        place = self.company.place(peer, gone)
+        if not place.new:
+            return place.slot
+
+        def record(after: Snapshot, _info: Info) -> None:
+            event = None if place.former is None else after.version.event
+            self.journal.commit("slot", peer=peer, slot=place.slot, event=event, t=after.t)
+
+        if place.former is None:
+            record(self.now, {})
+        else:
+            self.learner.forget(place.slot, record)
+        self.company.give(peer, place)
+        return place.slot
 
     def _promise(self) -> asyncio.Future[Any]:
         """Something that this thread will do; nobody waits for it in vain."""
@@ -177,11 +234,17 @@ class Worker:
         if self.closing:
             raise Refused(Reason.STOPPING, "it is in its closing phase, in which it learns alone")
 
-    def _noted(self, kind: str, info: Info, began: float, **facts: Any) -> Mixed:
-        now = self.learner.now
-        told = plain(info)
-        self.journal.write(kind, t=now.t, event=now.version.event, info=told, **facts)
-        return Mixed(now, told, time.thread_time() - began)
+    def _recorded(self, kind: str, act: Callable[[Record], Info], **facts: Any) -> Mixed:
+        """Exchange; it is in the journal before the model changes."""
+        told: dict[str, Any] = {}
+
+        def record(after: Snapshot, info: Info) -> None:
+            told.update(plain(info))
+            self.journal.commit(kind, t=after.t, event=after.version.event, info=told, **facts)
+
+        began = time.thread_time()
+        act(record)
+        return Mixed(self.now, told, time.thread_time() - began)
 
     def _run(self) -> None:
         error: Exception | None = None

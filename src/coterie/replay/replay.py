@@ -29,6 +29,9 @@ TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9}
 """How far two numbers may lie apart, as a share of the larger of them and one. The simulator batches, so it
 rounds otherwise; that alone comes to 1e-7 in float32, and to 1e-4 where BatchNorm divides by little."""
 
+_REMEMBERED = ("memory/", "rows/")
+"""What a method remembers beside its model."""
+
 Progress = Callable[[str, int, int], None]
 """`(peer, rows done, rows)`"""
 
@@ -176,8 +179,8 @@ class _Life:
             if mine.keys() != saved.keys():
                 raise self._damaged(f"the tensors on disk are others: {sorted(mine.keys() ^ saved.keys())}")
             apart = {name: _apart(mine[name], tensor) for name, tensor in saved.items()}
-            graph = max((d for name, d in apart.items() if name.startswith("memory/")), default=0.0)
-            model = max(d for name, d in apart.items() if not name.startswith("memory/"))
+            graph = max((d for name, d in apart.items() if name.startswith(_REMEMBERED)), default=0.0)
+            model = max(d for name, d in apart.items() if not name.startswith(_REMEMBERED))
         return Agreement(
             self.history.peer,
             version,

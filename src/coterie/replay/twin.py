@@ -89,12 +89,9 @@ class Twin:
 
     def forget(self, slot: int) -> None:
         """An entry of the row as it was at the start."""
-        memory, fresh, row = dict(self.state.memory), self.first().memory, self.client.schedule.clients
-        for name, tensor in memory.items():
-            if tensor.dim() > 1 and tensor.shape[1] == row:
-                memory[name] = tensor.clone()
-                memory[name][:, slot] = fresh[name][:, slot]
-        self.state = self.state._replace(memory=memory)
+        at, fresh = torch.tensor([slot]), self.first().rows
+        rows = {k: v.index_copy(1, at, fresh[k][:, slot, None]) for k, v in self.state.rows.items()}
+        self.state = self.state._replace(rows=rows)
 
     def _exchange(self, act: Callable[..., tuple[State, Info]], t: int, heard: Sequence[Received]) -> Info:
         inbox = Inbox(

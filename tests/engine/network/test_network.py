@@ -46,7 +46,7 @@ def clients(task: Task, inputs: tuple[int, ...], device: str = "cpu") -> tuple[S
     dtype = next(iter(params.values())).dtype
     lr = torch.tensor([0.1, 0.0, 0.5], dtype=dtype)
     batch = Batch(x.to(dtype), y, lr, torch.zeros(CLIENTS, dtype=torch.int64))
-    return State(params, buffers, {}, {}), Batch(*(part.to(device) for part in batch))
+    return State(params, buffers, {}, {}, {}), Batch(*(part.to(device) for part in batch))
 
 
 def off(a: Tensors, b: Tensors) -> float:

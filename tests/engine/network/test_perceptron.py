@@ -81,7 +81,8 @@ def test_what_the_kernel_cannot_do_is_left_to_others(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(perceptron, "kernels", lambda name: able)
         one = made(model, (5,))
         assert one
-        return one.descend(State(params, {}, {}, {}), pool, rows, rows, torch.ones(1, 2), None), one.kernel
+        state = State(params, {}, {}, {}, {})
+        return one.descend(state, pool, rows, rows, torch.ones(1, 2), None), one.kernel
 
     def full(*given: Any) -> Tensor:
         raise FullError
@@ -115,7 +116,7 @@ class Case:
             {k: torch.stack([m[part][k] for m in models]).to(device) for k in models[0][part]}
             for part in (0, 1)
         )
-        self.start = State(params, buffers, {}, {})
+        self.start = State(params, buffers, {}, {}, {})
         self.pool = (2 * torch.randn(50, inputs, generator=g, dtype=torch.float64) + 1).to(device)
         self.rows = torch.randint(0, 50, (steps, n, batch), generator=g).to(device)
         self.labels = torch.randint(0, classes, (steps, n, batch), generator=g).to(device)
