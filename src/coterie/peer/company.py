@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.transport import Letter, Version
+from coterie.peer.transport import Letter, Seen, Version
 
 __all__ = ["Company", "Contact", "Place"]
 
@@ -41,9 +41,7 @@ class Place(NamedTuple):
 class Company:
     """All others that this peer ever dealt with."""
 
-    def __init__(
-        self, own: int, width: int, slots: Mapping[str, int], newest: Mapping[str, tuple[Version, str]]
-    ) -> None:
+    def __init__(self, own: int, width: int, slots: Mapping[str, int], newest: Mapping[str, Seen]) -> None:
         """`own`: its own entry of a row of `width`; `newest`: what it took in earlier lives."""
         self._own, self._width = own, width
         self._newest = dict(newest)
@@ -51,11 +49,8 @@ class Company:
         self.contacts: dict[str, Contact] = {}
         self.refusals: Counter[str] = Counter()
 
-    def newest(self) -> dict[str, tuple[Version, str]]:
-        """The newest version of each other peer's model that was taken, and how its digest begins.
-
-        May be asked for by any thread.
-        """
+    def newest(self) -> dict[str, Seen]:
+        """The newest model that was taken from each other peer; may be asked for by any thread."""
         return dict(self._newest)
 
     def contact(self, peer: str) -> Contact:
@@ -65,19 +60,24 @@ class Company:
         return self.contacts.setdefault(peer, Contact())
 
     def fresh(self, letter: Letter) -> bool:
-        """Whether it is newer than all before; the newest once more is not, an older one is refused."""
-        version, digest = self._newest.get(letter.sender, (Version(0, -1), ""))
-        if letter.version < version:
+        """Whether it is newer than all before; the newest once more is not, an older one is refused.
+
+        All before: under this certificate of its sender. What came under an earlier one, be it from a thief
+        of its key, ends with the first model under the next, and nothing under it is taken again.
+        """
+        since, version, mark = self._newest.get(letter.sender, Seen(0, Version(0, -1), ""))
+        if (letter.since, letter.version) < (since, version):
+            under = " under a later certificate" if letter.since < since else ""
             raise Refused(
                 Reason.STALE,
                 f"the model {_shown(letter.version)} of {letter.sender} is older than {_shown(version)}, "
-                "which was taken before",
+                f"which was taken before{under}",
             )
-        if letter.version == version:
-            if not letter.digest.startswith(digest):
+        if (letter.since, letter.version) == (since, version):
+            if not letter.digest.startswith(mark):
                 raise Refused(Reason.CONFLICT, f"{letter.sender} has two models of version {_shown(version)}")
             return False
-        self._newest[letter.sender] = letter.version, letter.mark
+        self._newest[letter.sender] = Seen(letter.since, letter.version, letter.mark)
         return True
 
     def place(self, peer: str, gone: Sequence[str]) -> Place:

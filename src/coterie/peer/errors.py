@@ -28,6 +28,7 @@ class Reason(StrEnum):
     NAME = "name"  # an id outside the grammar
     REVOKED = "revoked"  # on the CA's deny list
     SIGNATURE = "signature"  # not signed by whom it says
+    VERSION = "version"  # of a life that the signed record or the certificate of its peer does not know
     STALE = "stale"  # older than what is known: a replay, or a rolled-back list
     DUPLICATE_ID = "duplicate-id"  # two nodes live under one id
     FULL = "full"  # the member table has no room

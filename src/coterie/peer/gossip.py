@@ -44,11 +44,18 @@ class Gossip:
         there = (m for m in self.membership.members() if m.status in (Status.DEAD, Status.LEFT))
         return [m.id for m in sorted(there, key=lambda m: m.heard)]
 
+    def incarnation(self, peer: str) -> int | None:
+        return self.membership.incarnation_of(peer)
+
     async def gossip(self, sender: str, packet: bytes) -> bytes:
         try:
             return self.membership.answer(sender, packet, time.monotonic())
         finally:
             self._log()
+
+    def news(self, to: str) -> bytes:
+        """The packet for a peer."""
+        return self.membership.packet(to, time.monotonic())
 
     def refusals(self) -> Counter[str]:
         return Counter({reason.value: count for reason, count in self.membership.refused.items()})
@@ -83,9 +90,8 @@ class Gossip:
                 call.cancel()
 
     async def _dial(self, transport: Transport, contact: Contact) -> None:
-        packet = self.membership.packet(contact.id, time.monotonic())
         try:
-            answer = await transport.gossip(contact.id, contact.address, packet)
+            answer = await transport.gossip(contact.id, contact.address, self.news(contact.id))
             self.membership.receive(contact.id, answer, time.monotonic())
         except Refused as refusal:
             self.refused(contact.id, refusal)

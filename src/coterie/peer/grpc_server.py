@@ -11,17 +11,18 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from coterie.peer import wire
+from coterie.peer.certificates import Leaf
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.grpc_common import REASON, SERVICE, Count, grpc, options
 from coterie.peer.identity import Identity
 from coterie.peer.ids import STRANGER
 from coterie.peer.limits import Gate, Limits, aside, within
 from coterie.peer.log import worth_saying
-from coterie.peer.proof import Denied, der, member, prove
+from coterie.peer.proof import Denied, certified, der, member, prove
 from coterie.peer.schema import Schema
 from coterie.peer.transport import Answers
 from coterie.peer.wire_pb2 import Answer, Ask
@@ -37,8 +38,12 @@ Server: TypeAlias = Any
 
 
 class _Caller(NamedTuple):
-    id: str
+    leaf: Leaf
     certificate: bytes
+
+    @property
+    def id(self) -> str:
+        return self.leaf.id
 
 
 class GrpcServer:
@@ -161,6 +166,9 @@ class GrpcServer:
                 wire.same_schema(self._schema, ask.schema, self._identity.id, caller.id)
             answer = self._admit(ask, caller)
             answer.terms.CopyFrom(self._terms.encode())
+            if ask.packet:
+                with suppress(Refused):  # counted by now; a greeting does not fail for its news
+                    await self._heard(ask, caller)
             return answer.SerializeToString()
 
     async def _pull(self, data: bytes, context: Context) -> None:
@@ -193,7 +201,7 @@ class GrpcServer:
                 while not parcel.full:
                     parcel.add((await self._read(context)).chunk)
                 await self._end(context)
-                letter = await aside(self._schema.length, parcel.finish)
+                letter = certified(await aside(self._schema.length, parcel.finish), caller.leaf)
                 self._caller(context)  # it may have been revoked meanwhile
                 taken = await self._answers.deliver(letter)
             answer.taken = taken
@@ -202,13 +210,15 @@ class GrpcServer:
     async def _gossip(self, data: bytes, context: Context) -> bytes:
         async with self._call("gossip", context) as caller:
             ask = wire.read_ask(data)
-            if len(ask.packet) > self._limits.packet:
-                raise Refused(
-                    Reason.SIZE, f"gossip of {len(ask.packet)} bytes; at most {self._limits.packet}"
-                )
             answer = self._admit(ask, caller)
-            answer.packet = await self._answers.gossip(caller.id, ask.packet)
+            answer.packet = await self._heard(ask, caller)
             return answer.SerializeToString()
+
+    async def _heard(self, ask: Ask, caller: _Caller) -> bytes:
+        """What the others hear in return for this gossip."""
+        if len(ask.packet) > self._limits.packet:
+            raise Refused(Reason.SIZE, f"gossip of {len(ask.packet)} bytes; at most {self._limits.packet}")
+        return await self._answers.gossip(caller.id, ask.packet)
 
     @asynccontextmanager
     async def _call(self, name: str, context: Context) -> AsyncIterator[_Caller]:
@@ -252,7 +262,7 @@ class GrpcServer:
         if not pem:
             raise Refused(Reason.CERTIFICATE, "a caller without a certificate")
         certificate = der(pem[0])
-        return _Caller(member(self._identity, certificate, self._denied).id, certificate)
+        return _Caller(member(self._identity, certificate, self._denied), certificate)
 
     def _admit(self, ask: Ask, caller: _Caller) -> Answer:
         """An answer with the proof of who we are, if the terms are ours."""

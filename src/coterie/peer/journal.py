@@ -1,12 +1,14 @@
 """What one peer did, in order, as lines of JSON that are only ever appended to.
 
-    past       incarnation, newest {peer: [version, digest]} what came before was dropped, but for this
+    past       incarnation, newest                           what came before was dropped, but for this;
+                                                             newest: {peer: [since, version, digest]}
     start      incarnation, peer, schema, settings           the process began
     resumed    version, t                                    it goes on from this saved model
     local      t [first, last], event                        local steps; event: after the last of them
     slot       peer, slot, event (null: nothing changed)     an entry of the row belongs to this peer now
-    wake       t, heard [[peer, version, slot]], event, info it mixed these models; digests: how theirs begin
-    adopt      t, peer, version, slot, event, info, digest   it took a star's broadcast
+    wake       t, heard [[peer, version, slot]], event, info it mixed these models; digests: how theirs begin;
+                                                             since: when their certificates began to hold
+    adopt      t, peer, version, slot, event, info, digest   it took a star's broadcast; and since
     told       t, peers                                      it sent its mixed model to these
     evaluated  t, event, personal, global, ...               how good it is
     saved      version, t                                    this model is on disk
@@ -26,14 +28,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from coterie.peer.errors import PeerError
-from coterie.peer.transport import Version
+from coterie.peer.transport import Seen, Version
 
 __all__ = ["Journal", "Past", "read"]
 
@@ -161,26 +165,32 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 class Past:
     """What a peer must know of its former lives: it never says or takes anything twice."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, latest: float = math.inf) -> None:
+        """`latest`: the largest incarnation under its certificate; greater ones were of another one."""
         self.incarnation = 0
-        self.newest: dict[str, tuple[Version, str]] = {}
-        """The newest version of each other peer's model that was taken, and how its digest begins."""
+        self.newest: dict[str, Seen] = {}
+        """The newest model that was taken from each other peer."""
         for row in read(path) if path.exists() else ():
             match row["kind"]:
                 case "past":
-                    self.incarnation = int(row["incarnation"])
-                    for peer, (version, digest) in row["newest"].items():
-                        self._saw(peer, version, digest)
+                    self._lived(row["incarnation"], latest)
+                    for peer, (*since, version, digest) in row["newest"].items():
+                        self._saw(peer, version, digest, *since)
                 case "start":
-                    self.incarnation = max(self.incarnation, int(row["incarnation"]))
+                    self._lived(row["incarnation"], latest)
                 case "wake":
-                    for (peer, version, _), digest in zip(row["heard"], row["digests"], strict=True):
-                        self._saw(peer, version, digest)
+                    heard = zip(row["heard"], row["digests"], row.get("since", repeat(0)), strict=False)
+                    for (peer, version, _), digest, since in heard:
+                        self._saw(peer, version, digest, since)
                 case "adopt":
-                    self._saw(row["peer"], row["version"], row["digest"])
+                    self._saw(row["peer"], row["version"], row["digest"], row.get("since", 0))
 
-    def _saw(self, peer: str, version: Sequence[int], digest: str) -> None:
-        this = Version(*version), digest
+    def _lived(self, incarnation: int, latest: float) -> None:
+        if incarnation <= latest:
+            self.incarnation = max(self.incarnation, incarnation)
+
+    def _saw(self, peer: str, version: Sequence[int], digest: str, since: int = 0) -> None:
+        this = Seen(since, Version(*version), digest)
         self.newest[peer] = max(this, self.newest.get(peer, this))
 
 

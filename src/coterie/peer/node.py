@@ -58,16 +58,19 @@ class Node:
         roster: Roster,
         *,
         wall: float = 0.0,
+        latest: float = math.inf,
     ) -> None:
         """Goes on from what the store holds.
 
-        `wall`: seconds since 1970, so that a peer that lost its state still has a higher incarnation.
+        `wall`: seconds since 1970, so that a peer that lost its state still has a higher incarnation;
+        `latest`: the largest one under its certificate.
         """
         self.id, self.settings, self.client, self.store, self.roster = peer, settings, client, store, roster
-        past = Past(store.journal)
+        past = Past(store.journal, latest)
         first = client.first()
         saved = store.load(peer, settings.run, first)
-        before = max(past.incarnation, saved.now.version.incarnation if saved else 0)
+        lived = saved.now.version.incarnation if saved else 0
+        before = max(past.incarnation, lived if lived <= latest else 0)
         self.incarnation = max(before + 1, int(1000 * wall))  # no two starts are in one millisecond
         self.schema = Schema.of(client.offer(first, 0), client.own.names)
         self.journal = Journal(store.journal)
@@ -115,6 +118,7 @@ class Node:
             if not self.learning:
                 raise Refused(Reason.STOPPING, f"{self.id} has not begun to learn yet, or is about to leave")
             self.allowance.check(letter.sender)
+            self._check_life(letter)
             slot = self._slot(letter.sender)
             if not self.company.fresh(letter):
                 return False
@@ -275,6 +279,16 @@ class Node:
         """What others hear of a journal that cannot be written."""
         self.fault("journal", str(error))
         return Refused(Reason.BUSY, f"{self.id} cannot write its journal, so it exchanges nothing")
+
+    def _check_life(self, letter: Letter) -> None:
+        """Refuse a push of a later life than its sender has signed: all members would hear of that one."""
+        signed = self.roster.incarnation(letter.sender)
+        if signed is not None and letter.version.incarnation > signed:
+            raise Refused(
+                Reason.VERSION,
+                f"a model of {letter.sender} of the incarnation {letter.version.incarnation}; its signed "
+                f"record says {signed}",
+            )
 
     def _slot(self, peer: str) -> int:
         """The entry of the own row that belongs to a peer; one that was another's starts afresh."""

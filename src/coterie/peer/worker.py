@@ -141,7 +141,8 @@ class Worker:
             began = time.thread_time()
             info = self.learner.wake([Heard(slot, letter.message) for letter, slot in letters])
             heard = [[x.sender, x.version, slot] for x, slot in letters]
-            return self._noted("wake", info, began, heard=heard, digests=[x.mark for x, _ in letters])
+            digests, since = [x.mark for x, _ in letters], [x.since for x, _ in letters]
+            return self._noted("wake", info, began, heard=heard, digests=digests, since=since)
 
         return self.do(mix)
 
@@ -153,7 +154,7 @@ class Worker:
             began = time.thread_time()
             info = self.learner.receive(Heard(slot, letter.message))
             facts = {"peer": letter.sender, "version": letter.version, "slot": slot, "digest": letter.mark}
-            return self._noted("adopt", info, began, **facts)
+            return self._noted("adopt", info, began, **facts, since=letter.since)
 
         return self.do(adopt)
 
