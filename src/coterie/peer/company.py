@@ -14,6 +14,9 @@ from coterie.peer.transport import Letter, Seen, Version
 
 __all__ = ["Company", "Contact", "Place"]
 
+RECENT = 60.0
+"""Seconds for which a peer is shown that sends models and is in no list of members."""
+
 
 @dataclass
 class Contact:
@@ -117,9 +120,12 @@ class Company:
                 self.contact(sender).weight = weight
 
     def view(self, members: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
-        """The members with what is known of them, as plain data."""
+        """The members with what is known of them, as plain data; also those who only send models."""
+        known = {member["id"] for member in members}
+        recent = [p for p, c in self.contacts.items() if c.heard is not None and now - c.heard < RECENT]
+        silent = [{"id": p, "address": "", "state": "silent"} for p in recent if p not in known]
         rows = []
-        for member in members:
+        for member in (*members, *silent):
             one = self.contacts.get(member["id"], Contact())
             heard = None if one.heard is None else round(now - one.heard, 1)
             rows.append({**member, "weight": one.weight, "heard": heard, "outcomes": dict(one.outcomes)})

@@ -43,6 +43,8 @@ class Reason(StrEnum):
     CONFLICT = "conflict"  # the same version with other bytes
     VALUES = "values"  # NaN, infinite or absurdly large numbers
     BUSY = "busy"  # over a cap on calls or streams
+    ABUSE = "abuse"  # cut off for a while, for too much of what is refused
+    UNREAD = "unread"  # a call that gRPC ended by itself: too large, compressed, unknown
     SLOW = "slow"  # no progress within the time given
     STOPPING = "stopping"  # the peer is about to leave
 

@@ -12,6 +12,7 @@ from typing import Any
 from coterie.peer.errors import PeerError, Refused
 from coterie.peer.identity import Identity
 from coterie.peer.ids import Contact
+from coterie.peer.log import Sparing
 from coterie.peer.membership import Event, Membership, Status
 from coterie.peer.transport import Transport
 
@@ -36,6 +37,7 @@ class Gossip:
         self.refused: Callable[[str, Refused], None] = lambda peer, refusal: None
         """Told of members that do not take our news."""
         self._silent: set[str] = set()
+        self._sparing = Sparing()
 
     def alive(self) -> Mapping[str, str]:
         return {m.id: m.address for m in self.membership.alive()}
@@ -110,7 +112,9 @@ class Gossip:
     def _log(self) -> None:
         for event in self.membership.take_events():
             level = logging.WARNING if event.what in _LOUD else logging.INFO
-            log.log(level, event.what, extra={"peer": event.id, "why": event.text})
+            if (missing := self._sparing.left_out((event.what, event.id))) is not None:
+                more = {"left_out": missing} if missing else {}
+                log.log(level, event.what, extra={"peer": event.id, "why": event.text, **more})
             if event.what == "deny-list":
                 self._keep()
             self.heed(event)

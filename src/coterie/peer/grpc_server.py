@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from coterie.peer import wire
 from coterie.peer.certificates import Leaf
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.grpc_common import REASON, SERVICE, Count, grpc, options
+from coterie.peer.guard import NOBODY, Guard, Key
 from coterie.peer.identity import Identity
 from coterie.peer.ids import STRANGER
 from coterie.peer.limits import Gate, Limits, aside, within
@@ -45,6 +47,10 @@ class _Caller(NamedTuple):
     def id(self) -> str:
         return self.leaf.id
 
+    @property
+    def key(self) -> Key:
+        return self.leaf.id, self.leaf.serial
+
 
 class GrpcServer:
     """Answers other peers at one address."""
@@ -69,13 +75,16 @@ class GrpcServer:
         self._limits = limits or Limits()
         self._calls, self._bodies = Gate(self._limits, clock), Gate(self._limits.bodies, clock)
         self._refusals: Counter[tuple[str, Reason]] = Counter()  # only members have names here
+        self.guard = Guard(self._limits, clock, self._whose, self._tell)
         self._address = ""
         self._servers: list[Server] = []
+        self._watching: asyncio.Task[None] | None = None
         self._rotation: asyncio.Task[None] | None = None
         self._draining: asyncio.Future[None] | None = None
 
     async def start(self, address: str) -> str:
         """Listen; port 0 takes a free one. The address that it became."""
+        others = self.guard.expect()
         server = self._made()
         own = self._identity
         credentials = grpc.ssl_server_credentials(
@@ -88,8 +97,10 @@ class GrpcServer:
                 f"cannot listen at {address}: the port is in use or the address is not of this machine; "
                 "choose another one"
             ) from None
+        self.guard.serve(others, port)
         await server.start()
         self._servers.append(server)
+        self._watching = self._watching or asyncio.ensure_future(self._watch())
         self._address = f"{address.rpartition(':')[0]}:{port}"
         return self._address
 
@@ -106,9 +117,10 @@ class GrpcServer:
 
     async def stop(self, grace: float = 0.0) -> None:
         """Take no more calls; those under way have so many seconds."""
-        if self._rotation is not None:
-            self._rotation.cancel()
-            await asyncio.gather(self._rotation, return_exceptions=True)
+        tasks = [task for task in (self._rotation, self._watching) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(server.stop(grace) for server in self._servers))
         self._servers.clear()
 
@@ -125,6 +137,11 @@ class GrpcServer:
                     raise
                 await asyncio.sleep(0.05)
 
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._limits.look)
+            self.guard.look()
+
     def _made(self) -> Server:
         limits, ms = self._limits, 1000
         server = grpc.aio.server(
@@ -132,6 +149,8 @@ class GrpcServer:
             options=[
                 *options(limits, len(self._schema.encode())),
                 ("grpc.so_reuseport", 0),
+                ("grpc.enable_channelz", 1),  # for the guard
+                ("grpc.max_channel_trace_event_memory_per_node", 0),
                 ("grpc.max_concurrent_streams", 2 * limits.peer_calls),
                 ("grpc.server_handshake_timeout_ms", int(limits.handshake * ms)),
                 ("grpc.http2.settings_timeout", int(limits.handshake * ms)),
@@ -223,12 +242,15 @@ class GrpcServer:
     @asynccontextmanager
     async def _call(self, name: str, context: Context) -> AsyncIterator[_Caller]:
         """The frame of every call: who, how many, how long; and how it ends badly."""
-        who = STRANGER
+        who, key, hasty, address = STRANGER, NOBODY, False, unquote(context.peer())
         try:
             caller = self._caller(context)
-            who = caller.id
+            who, key = caller.id, caller.key
+            self.guard.admit(key)
+            hasty = True
             async with asyncio.timeout(self._limits.deadline(self._schema.length)):
                 with self._calls.enter(who):
+                    hasty = False
                     yield caller
             self._count(name, "ok")
             return
@@ -246,16 +268,30 @@ class GrpcServer:
             log.exception("a %s of %s failed here", name, who)
             self._count(name, "failed")
             await context.abort(grpc.StatusCode.INTERNAL, f"{self._identity.id} failed; its log says why")
+        finally:
+            self.guard.over(address)
+        self.guard.blame(address, key, refusal.reason, hasty)
         self._count(name, refusal.reason)
+        self._tell(who, refusal, name)
+        await context.abort(
+            grpc.StatusCode.FAILED_PRECONDITION, str(refusal)[:1000], ((REASON, refusal.reason.value),)
+        )
+
+    def _tell(self, who: str, refusal: Refused, name: str = "connection") -> None:
+        """Count it always, and log it the 1st, 2nd, 4th ... time."""
         self._refused(who, refusal)
         self._refusals[who, refusal.reason] += 1
         if worth_saying(times := self._refusals[who, refusal.reason]):
             log.warning(
                 "refused a %s of %s (%s): %s", name, who, refusal.reason, refusal, extra={"times": times}
             )
-        await context.abort(
-            grpc.StatusCode.FAILED_PRECONDITION, str(refusal)[:1000], ((REASON, refusal.reason.value),)
-        )
+
+    def _whose(self, pem: bytes) -> Key:
+        try:
+            leaf = member(self._identity, der(pem), self._denied)
+        except (Refused, ValueError):  # no certificate any more: the connection has just ended
+            return NOBODY
+        return leaf.id, leaf.serial
 
     def _caller(self, context: Context) -> _Caller:
         pem = context.auth_context().get("x509_pem_cert")

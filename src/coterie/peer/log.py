@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
 
-__all__ = ["JsonLines", "to_stderr", "worth_saying"]
+__all__ = ["JsonLines", "Sparing", "to_stderr", "worth_saying"]
 
 _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
@@ -35,6 +37,26 @@ def to_stderr(level: int = logging.INFO) -> None:
     log.handlers[:] = [handler]
     log.setLevel(level)
     log.propagate = False
+
+
+class Sparing:
+    """Lines that others can cause at any rate: a few of a kind at once, then one in a while."""
+
+    BURST, PAUSE = 8, 10.0
+    """Lines at once; seconds until there may be one more."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kinds: dict[Hashable, tuple[float, float, int]] = {}
+
+    def left_out(self, kind: Hashable) -> int | None:
+        """How many lines of this kind were left out before this one; None: so is this one."""
+        now = self._clock()
+        room, then, missing = self._kinds.get(kind, (self.BURST, now, 0))
+        room = min(self.BURST, room + (now - then) / self.PAUSE)
+        said = room >= 1
+        self._kinds[kind] = (room - 1, now, 0) if said else (room, now, missing + 1)
+        return missing if said else None
 
 
 def worth_saying(times: int) -> bool:

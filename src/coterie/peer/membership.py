@@ -285,7 +285,7 @@ class Membership:
             known = self._own if record.id == self._own.id else self._record(record.id)
             if known is not None and self._rank(record) <= self._rank(known):
                 continue
-            self.trust.issued(record.certificate)
+            record.owner(self.trust)
             try:
                 yield record, record.verify(self.trust, self._wall())
             except Refused as refused:

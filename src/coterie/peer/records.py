@@ -156,13 +156,20 @@ class Record(NamedTuple):
     """DER."""
     signature: bytes = b""
 
+    def owner(self, trust: Trust) -> Leaf:
+        """The certificate inside, if our CA issued it to this peer, whenever that was; raises Refused."""
+        leaf = trust.issued(self.certificate)
+        if leaf.id != self.id:
+            raise Refused(Reason.IDENTITY, f"a record about {self.id!r} with the certificate of {leaf.id!r}")
+        return leaf
+
     def rank(self, trust: Trust) -> tuple[object, ...]:
         """Of two records of one peer the one of the greater rank holds; raises Refused.
 
         First of all the later certificate: it is how an owner outdoes whoever stole the key before it.
         """
-        since = trust.issued(self.certificate).since
-        return (since, self.incarnation, self.nonce, self.version, self.left, self.address, self.certificate)
+        rest = (self.incarnation, self.nonce, self.version, self.left, self.address, self.certificate)
+        return (self.owner(trust).since, *rest)
 
     def sign(self, sign: Callable[[bytes], bytes], federation: str) -> Record:
         """By the key of the certificate inside."""
@@ -170,9 +177,8 @@ class Record(NamedTuple):
 
     def verify(self, trust: Trust, wall: float) -> Leaf:
         """Its owner's certificate, if it is to be believed and the owner signed this; raises Refused."""
-        leaf = trust.leaf(self.certificate, wall)
-        if leaf.id != self.id:
-            raise Refused(Reason.IDENTITY, f"a record about {self.id!r} with the certificate of {leaf.id!r}")
+        leaf = self.owner(trust)
+        trust.check(leaf, wall)
         if not verified(leaf.key, self.signature, self._statement(trust.anchor.federation)):
             raise Refused(Reason.SIGNATURE, f"a record of {self.id!r} that it did not sign")
         if self.incarnation > leaf.latest:

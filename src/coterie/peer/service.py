@@ -62,7 +62,7 @@ async def serve(
     refused = partial(node.refused, said=True)  # whoever refuses something logs it
     server = GrpcServer(*terms, node, denied=denied, count=calls.side("in"), refused=refused)
     asyncio.get_running_loop().add_reader(stderr, stderr.read, partial(refused, STRANGER))
-    page = Page(node.status, calls)
+    page = Page(lambda: {**node.status(), "connections": server.guard.status()}, calls)
     tasks: list[asyncio.Task[None]] = []
     try:
         await server.start(settings.address)
