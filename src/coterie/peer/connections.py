@@ -27,8 +27,8 @@ from coterie.peer.grpc_common import channelz
 __all__ = ["certificate", "close", "completed", "connected", "listed", "mute", "started"]
 
 _FILES = "/dev/fd"
-_ATTACH_FILTER, _RETURN = 26, 6
-"""Of Linux: the option of a socket, and the one instruction of its filter."""
+_ATTACH_FILTER, _DETACH_FILTER, _RETURN = 26, 27, 6
+"""Of Linux: options of a socket, and the one instruction of its filter."""
 
 
 def completed() -> dict[int, int]:
@@ -74,6 +74,8 @@ def close(port: int, addresses: Collection[str]) -> None:
     """End the connections to this port that come from there, with whatever goes on in them."""
     for address, connection in _sockets(port):
         if address in addresses:
+            with contextlib.suppress(OSError):  # muted, it would not take part in its own end; most are not
+                connection.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
             with contextlib.suppress(OSError):  # it ended by itself
                 connection.shutdown(socket.SHUT_RDWR)
 
