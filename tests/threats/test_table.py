@@ -18,8 +18,11 @@ def named(row: str) -> list[str]:
     return [name for name in re.findall(r"`(test_\w+)`", row) if "_NN" not in name]
 
 
-@pytest.mark.parametrize(("name", "rows"), [("threats.md", 20), ("survival.md", 15)])
-def test_every_row_of_the_table_has_its_tests(name: str, rows: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("threats.md", {*range(1, 21), 22, 23, 24, 25, 28}), ("survival.md", {*range(1, 16)})],
+)
+def test_every_row_of_the_table_has_its_tests(name: str, rows: set[int]) -> None:
     there = "\n".join(file.read_text("utf-8") for file in HERE.rglob("test_*.py"))
     tests = set(re.findall(r"^def (test_\w+)", there, re.MULTILINE))
     tests |= {file.stem for file in HERE.rglob("test_*.py")}
@@ -28,7 +31,7 @@ def test_every_row_of_the_table_has_its_tests(name: str, rows: int) -> None:
     found = {
         int(number): row for number, row in reversed(lines)
     }  # the first of each number is the row itself
-    assert sorted(found) == list(range(1, rows + 1))
+    assert set(found) == rows
     assert all(map(named, found.values()))
 
 

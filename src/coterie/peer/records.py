@@ -177,8 +177,8 @@ class Record(NamedTuple):
 
     def verify(self, trust: Trust, wall: float) -> Leaf:
         """Its owner's certificate, if it is to be believed and the owner signed this; raises Refused."""
-        leaf = self.owner(trust)
-        trust.check(leaf, wall)
+        self.owner(trust)
+        leaf = trust.leaf(self.certificate, wall)
         if not verified(leaf.key, self.signature, self._statement(trust.anchor.federation)):
             raise Refused(Reason.SIGNATURE, f"a record of {self.id!r} that it did not sign")
         if self.incarnation > leaf.latest:
