@@ -140,7 +140,8 @@ class GrpcServer:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._limits.look)
-            self.guard.look()
+            with suppress(OSError):  # no file can be opened for the moment
+                self.guard.look()
 
     def _made(self) -> Server:
         limits, ms = self._limits, 1000

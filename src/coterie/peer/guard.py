@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from coterie.peer import connections
@@ -190,7 +191,8 @@ class Guard:
         self._muted |= new
 
     def _mute_now(self) -> None:
-        connections.mute(self._port, self._muting)
+        with suppress(OSError):  # no file can be opened for the moment; the next look is the next try
+            connections.mute(self._port, self._muting)
         self._muting = set()
 
     def _count_unfinished(self, addresses: set[str]) -> None:
