@@ -2,8 +2,8 @@
 
 A real peer with mutual TLS on one core, and on another core a process with a member's key. Calm, attack,
 calm, attack ... in turns; each attack is by another member, so that none begins with what the last one has
-earned. Speed is steps by the clock; and the share of the process's time on its core that goes into learning,
-which tells the same on a machine that others use.
+earned. Speed is steps by the clock; and the part of the core that the other threads leave to the one that
+learns, which tells the same on a machine that others use.
 
     python -m benchmarks.peer_abuse [--attacks calls reconnect idle] [--pairs 3] [--seconds 5] [--rate 500]
 """
@@ -103,17 +103,18 @@ def _pinned(core: int) -> None:
 
 
 def _speed(world: World, seconds: float) -> tuple[float, float]:
-    """Steps of p0 a second, and the share of its processor time that goes into learning."""
+    """Steps of p0 a second, and the part of a core that its other threads leave to the one that learns."""
     time.sleep(WARM)
     began, before, t = time.monotonic(), _threads(world), world.t("p0")
     time.sleep(seconds)
     steps, after = world.t("p0") - t, _threads(world)
-    used = [ticks - before.get(thread, 0) for thread, ticks in after.items()]
-    return steps / (time.monotonic() - began), max(used) / sum(used)
+    used = sorted(ns - before.get(thread, 0) for thread, ns in after.items())
+    clock = time.monotonic() - began
+    return steps / clock, 1 - 1e-9 * sum(used[:-1]) / clock
 
 
 def _threads(world: World) -> dict[str, int]:
-    """The processor time of each thread of p0 so far; the one that learns has most of it."""
+    """The processor time of each thread of p0 so far, in nanoseconds; the one that learns has most of it."""
     tasks = Path(f"/proc/{world.processes['p0'].pid}/task")
     found = {}
     for task in tasks.iterdir():
@@ -155,7 +156,7 @@ def compare(attack: str, pairs: int, seconds: float, rate: float) -> dict[str, A
         "attacked_steps_s": round(statistics.median(b[0] for _, b in turns), 1),
         "kept_wall": [round(x, 3) for x in (statistics.median(wall), wall[0], wall[-1])],
         "kept_cpu": [round(x, 3) for x in (statistics.median(cpu), cpu[0], cpu[-1])],
-        "learning_share": [round(statistics.median(x[i][1] for x in turns), 3) for i in (0, 1)],
+        "core_left": [round(statistics.median(x[i][1] for x in turns), 3) for i in (0, 1)],
         "refusals": refusals,
     }
 

@@ -44,7 +44,7 @@ def test_whoever_has_no_credit_left_is_cut_off_twice_as_long_each_time() -> None
         assert penalties.wait(P1) == expected
         assert not penalties.charge(P1, CREDIT)  # while it is cut off, it cannot be cut off
         assert penalties.wait(P1) == expected
-        clock.now += expected + CREDIT / EARNED
+        clock.now += expected + 2 * CREDIT / EARNED
         assert penalties.wait(P1) == 0
     assert penalties.wait(("p1", 8)) == 0  # the next certificate of the same name
     assert not penalties.charge(("p2", 7), CREDIT)
@@ -62,6 +62,15 @@ def test_it_is_never_longer_than_the_longest_and_after_a_quiet_while_short_again
     clock.now += LONGEST
     assert penalties.charge(P1, CREDIT + 1)
     assert penalties.wait(P1) == 1.0
+
+
+def test_after_it_was_cut_off_it_begins_with_less() -> None:
+    clock = Clock()
+    penalties = Penalties(clock)
+    assert penalties.charge(P1, CREDIT + 1)
+    clock.now += 1.0
+    assert not penalties.charge(P1, CREDIT / 2 + EARNED)
+    assert penalties.charge(P1, 1.0)
 
 
 def test_credit_is_earned() -> None:

@@ -26,12 +26,13 @@ def table(status: Mapping[str, Any]) -> RenderableType:
     """Members with weight and last exchange, and a summary above them."""
     evaluated = status["evaluated"]
     connections = status.get("connections", {"open": {}})
+    count = sum(connections["open"].values())
     of = "" if status["iterations"] is None else f" of {status['iterations']}"
     head = (
         f"[bold]{escape(status['peer'])}[/bold] at {escape(status['address'])}, run {escape(status['run'])}, "
         f"{escape(status['method'])}, {status['state']}\n"
         f"iteration {status['t']}{of} ({status['rate'] or 0:.0f}/s), {status['exchanges']} exchanges, "
-        f"{status['bytes_sent'] / 1e6:.1f} MB sent, {sum(connections['open'].values())} connections\n"
+        f"{status['bytes_sent'] / 1e6:.1f} MB sent, {count} connection{'s' * (count != 1)}\n"
         f"accuracy {percent(evaluated.get('personal'))} personal, {percent(evaluated.get('global'))} global"
     )
     drawn = Table()

@@ -41,7 +41,8 @@ HOSTILE = {
 }
 """What an honest program, however it is set up, does not do again and again."""
 CREDIT, EARNED = 50.0, 2.0
-"""Of a member at most, and what it earns in a second; a hostile call costs one."""
+"""Of a member at most, and what it earns in a second; a hostile call costs one. Each time that it was cut off
+it begins with half as much."""
 HASTE = 0.1
 """What a call costs that came too fast or too many at a time."""
 FIRST, LONGEST = 1.0, 600.0
@@ -81,7 +82,8 @@ class Penalties:
             times = 0
         broke = credit < 0 and now >= until
         if broke:
-            credit, times, until = CREDIT, times + 1, now + min(LONGEST, FIRST * 2**times)
+            until, times = now + min(LONGEST, FIRST * 2**times), times + 1
+            credit = CREDIT / 2**times
         self._accounts[who] = _Account(credit, now, times, until)
         return broke
 
