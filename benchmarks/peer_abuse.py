@@ -1,9 +1,11 @@
 """What an abusive member costs: a peer's learning speed under each attack, against the same peer left alone.
 
 A real peer with mutual TLS on one core, and on another core a process with a member's key. Calm, attack,
-calm, attack ... in turns; each attack is by another member, so that none begins with what the last one has
-earned. Speed is steps by the clock; and the part of the core that the other threads leave to the one that
-learns, which tells the same on a machine that others use.
+calm, attack ... in turns; when it is calm the same process dials where nobody listens, so that what it takes
+from the machine is no difference. Each attack is by another member, which has not earned anything yet.
+
+Speed is steps by the clock; and the part of the core that the other threads leave to the one that learns, which
+tells the same on a machine that others use.
 
     python -m benchmarks.peer_abuse [--attacks calls reconnect idle] [--pairs 3] [--seconds 5] [--rate 500]
 """
@@ -31,6 +33,7 @@ from tests.threats.world import World
 
 from coterie.peer.grpc_common import SERVICE, grpc
 from coterie.peer.identity import Identity
+from coterie.swarm.plan import free_ports
 
 __all__ = ["ATTACKS", "compare"]
 
@@ -127,6 +130,7 @@ def compare(attack: str, pairs: int, seconds: float, rate: float) -> dict[str, A
     """Turns of calm and attack on one peer, and the ratio of each pair."""
     ours, theirs = (sorted(os.sched_getaffinity(0)) * 2)[:2]
     context = multiprocessing.get_context("spawn")
+    nowhere = f"127.0.0.1:{free_ports(1)[0]}"
     with tempfile.TemporaryDirectory() as place:
         world = World(
             Path(place), 1, prepare={0: partial(_pinned, ours)}, rate=None, exchange={"every": 10**9}
@@ -138,12 +142,14 @@ def compare(attack: str, pairs: int, seconds: float, rate: float) -> dict[str, A
             for number in range(pairs):
                 folder = Path(place, f"m{number}")
                 world.enrol(f"m{number}", folder)
-                calm = _speed(world, seconds)
-                given = attack, folder, world.addresses[0], theirs, seconds + 2 * WARM, rate
-                enemy = context.Process(target=_attack, args=given)
-                enemy.start()
-                turns.append((calm, _speed(world, seconds)))
-                enemy.join()
+                speeds = []
+                for address in (nowhere, world.addresses[0]):
+                    given = attack, folder, address, theirs, seconds + 2 * WARM, rate
+                    enemy = context.Process(target=_attack, args=given)
+                    enemy.start()
+                    speeds.append(_speed(world, seconds))
+                    enemy.join()
+                turns.append((speeds[0], speeds[1]))
             refusals = (world.status("p0") or {})["refusals"]
             world.leave()
         finally:
