@@ -4,8 +4,8 @@ A real peer with mutual TLS on one core, and on another core a process with a me
 calm, attack ... in turns; when it is calm the same process dials where nobody listens, so that what it takes
 from the machine is no difference. Each attack is by another member, which has not earned anything yet.
 
-Speed is steps by the clock; and the part of the core that the other threads leave to the one that learns, which
-tells the same on a machine that others use.
+Speed is steps by the clock; and the part of the core that the other threads leave to the one that learns,
+which can be told on a machine that others use.
 
     python -m benchmarks.peer_abuse [--attacks calls reconnect idle] [--pairs 3] [--seconds 5] [--rate 500]
 """
