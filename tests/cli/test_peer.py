@@ -144,6 +144,7 @@ STATUS: dict[str, Any] = {
     "exchanges": 3,
     "bytes_sent": 5_000_000,
     "refusals": {"stale": 2},
+    "connections": {"open": {"p1": 1, "p3": 8}, "closed": {"p3": 300}, "cut_off": {"p3": 2}},
     "evaluated": {"personal": 0.875, "global": None},
     "members": [
         {
@@ -196,6 +197,9 @@ def test_status(coterie: Command, tmp_path: Path) -> None:
                 "3 s ago",
                 "dead",
                 "stale 2",
+                "9 connections",
+                "connections closed: p3 300",
+                "cut off: p3 2",
                 "the disk is full",
             ):
                 assert text in answer.out

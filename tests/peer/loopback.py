@@ -162,8 +162,9 @@ async def serving(
     """A peer that answers: its server, its address, its desk."""
     desk = desk or Desk(letter(identity.id))
     run, algorithm = settings.pop("run", RUN), settings.pop("algorithm", ALGORITHM)
+    where = settings.pop("where", "127.0.0.1:0")
     server = GrpcServer(identity, schema, run, algorithm, desk, **settings)
-    address = await server.start("127.0.0.1:0")
+    address = await server.start(where)
     try:
         yield server, address, desk
     finally:

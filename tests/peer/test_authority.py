@@ -278,3 +278,17 @@ def test_the_list_is_kept_short_by_those_that_ended_long_ago(authority: Authorit
     enrol(authority, "p2")
     assert authority.revoke("p2", WALL + 92 * 86400) == authority.deny
     assert gone not in authority.deny.serials
+
+
+def test_each_certificate_of_a_peer_begins_after_the_one_before(tmp_path: Path) -> None:
+    """Whatever the clock of the CA's machine says: of two certificates the later one counts."""
+    authority = Authority.create(tmp_path / "ca", "wards", WALL - 90 * 86400)
+    request(tmp_path / "p0", "p0")
+    asked = (tmp_path / "p0" / "peer.csr").read_bytes()
+    for wall in (WALL, WALL, WALL - 7200):
+        authority.issue(asked, tmp_path / "p0", renew=True, wall=wall)
+    starts = sorted(leaf.since for leaf in authority.issued("p0"))
+    assert starts == [int(WALL) - 7200, int(WALL) - 7199, int(WALL) - 7198]
+    with pytest.raises(IdentityError, match=r"would end before that, .*; set the clock of this machine"):
+        authority.issue(asked, tmp_path / "p0", days=1, renew=True, wall=WALL - 3 * 86400)
+    assert len(authority.issued("p0")) == 3

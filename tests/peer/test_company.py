@@ -6,7 +6,7 @@ import pytest
 
 from coterie.peer.company import Company, Place
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.transport import Letter, Version
+from coterie.peer.transport import Letter, Seen, Version
 
 
 def letter(event: int, digest: str = "ab" * 32, sender: str = "p1") -> Letter:
@@ -15,7 +15,7 @@ def letter(event: int, digest: str = "ab" * 32, sender: str = "p1") -> Letter:
 
 def company(**slots: int) -> Company:
     """Of a peer whose own entry is the first of four."""
-    return Company(0, 4, slots, {"p1": (Version(1, 5), "ab" * 8)})
+    return Company(0, 4, slots, {"p1": Seen(0, Version(1, 5), "ab" * 8)})
 
 
 def test_a_question_about_a_model_records_nothing() -> None:
@@ -27,7 +27,7 @@ def test_a_question_about_a_model_records_nothing() -> None:
     assert one.newest() == before
     one.record(letter(6))
     assert not one.is_newer(letter(6))
-    assert one.newest() == {"p1": (Version(1, 6), "ab" * 8)}
+    assert one.newest() == {"p1": Seen(0, Version(1, 6), "ab" * 8)}
 
 
 def test_what_was_taken_before() -> None:

@@ -43,17 +43,18 @@ class Clock:
 def test_models_and_news_move_both_ways(wards: Federation) -> None:
     async def main() -> None:
         here, there = Tally(), Tally()
+        p0, p1 = wards.identity("p0"), wards.identity("p1")
         async with (
-            serving(wards.identity("p0"), count=there) as (_, address, desk),
-            calling(wards.identity("p1"), count=here) as transport,
+            serving(p0, count=there) as (_, address, desk),
+            calling(p1, count=here) as transport,
         ):
             got = await transport.pull("p0", address)
-            assert got._replace(message={}) == letter("p0")._replace(message={})
+            assert got._replace(message={}) == letter("p0")._replace(message={}, since=p0.leaf.since)
             assert all(torch.equal(got.message[k], MESSAGE[k]) for k in MESSAGE)
             assert await transport.push("p0", address, letter("p1"))
             assert not await transport.push("p0", address, letter("p1"))
             assert await transport.gossip("p0", address, b"news") == b"swen"
-            assert [x.sender for x in desk.taken] == ["p1"]
+            assert [(x.sender, x.since) for x in desk.taken] == [("p1", p1.leaf.since)]
             assert desk.heard == [("p1", b"news")]
         assert here.outcomes == {("pull", "ok"): 1, ("push", "ok"): 2, ("gossip", "ok"): 1}
         assert there.outcomes == {**here.outcomes, ("hello", "ok"): 1}

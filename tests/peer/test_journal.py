@@ -9,7 +9,7 @@ import pytest
 
 from coterie.peer.errors import PeerError
 from coterie.peer.journal import Journal, Past, open_journal, read
-from coterie.peer.transport import Version
+from coterie.peer.transport import Seen, Version
 from tests.disk import full_after
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_journal_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptur
     journal.close()
     assert past.damage is not None
     assert past.damage.startswith("line 3, from byte ")
-    assert (past.incarnation, past.newest) == (4, {"p1": (Version(2, 3), "0003")})  # of the sound lines
+    assert (past.incarnation, past.newest) == (4, {"p1": Seen(0, Version(2, 3), "0003")})  # of the sound lines
     (aside,) = tmp_path.glob("journal.damaged-*.jsonl")
     assert aside.read_bytes() == damaged
     (first,) = read(file)
@@ -201,7 +201,7 @@ def test_a_long_journal_begins_anew_with_what_must_not_be_forgotten(tmp_path: Pa
     assert [row["kind"] for row in read(file)] == ["past", "local"]
     assert (tmp_path / "journal.old.jsonl").read_bytes() == long
     past = Past(file)
-    assert (past.incarnation, past.newest) == (4, {"p1": (Version(2, 99), "abc")})
+    assert (past.incarnation, past.newest) == (4, {"p1": Seen(0, Version(2, 99), "abc")})
     journal.close()
     assert file.stat().st_mode & 0o077 == 0
 
@@ -225,4 +225,24 @@ def test_the_past(tmp_path: Path) -> None:
     journal.close()
     past = Past(file)
     assert past.incarnation == 7
-    assert past.newest == {"p1": (Version(2, 5), "c"), "p2": (Version(3, 1), "b")}
+    assert past.newest == {"p1": Seen(0, Version(2, 5), "c"), "p2": Seen(0, Version(3, 1), "b")}
+
+
+def test_the_past_ends_with_a_certificate(tmp_path: Path) -> None:
+    """Of others and of itself: a later certificate begins anew, however large the numbers before were."""
+    file = tmp_path / "journal.jsonl"
+    journal = Journal(file)
+    journal.write("start", incarnation=4)
+    journal.write("start", incarnation=2**62)
+    journal.write("adopt", peer="p1", version=[2**62, 2**62], digest="a", since=10)
+    journal.write("adopt", peer="p1", version=[5, 1], digest="b", since=20)
+    journal.write("wake", heard=[["p2", [9, 9], 2], ["p3", [1, 1], 3]], digests=["c", "d"], since=[20, 10])
+    journal.close()
+    past = Past(file, latest=1000)
+    assert past.incarnation == 4
+    expected = {"p1": Seen(20, Version(5, 1), "b"), "p2": Seen(20, Version(9, 9), "c")}
+    assert past.newest == {**expected, "p3": Seen(10, Version(1, 1), "d")}
+    journal = Journal(file)
+    journal.shorten(0, incarnation=past.incarnation, newest=past.newest)
+    journal.close()
+    assert (Past(file).incarnation, Past(file).newest) == (4, past.newest)

@@ -457,7 +457,8 @@ def test_merging_is_commutative_associative_and_idempotent(
     expected = view(chosen)
     assert view(shuffled) == expected
     assert view(shuffled[:cut], shuffled[cut:]) == expected
-    greatest = {r.id: r for r in sorted(chosen, key=lambda r: r.rank)}
+    trust = Town().start(peers["p0"]).trust
+    greatest = {r.id: r for r in sorted(chosen, key=lambda r: r.rank(trust))}
     assert expected == [
         (p, Status.LEFT if r.left else Status.ALIVE, r.incarnation, r.version)
         for p, r in sorted(greatest.items())
@@ -473,3 +474,40 @@ def test_the_same_seed_gives_the_same_history(peers: dict[str, Identity]) -> Non
         town.run(10)
         histories.append(town.dialled)
     assert histories[0] == histories[1]
+
+
+# Stolen keys.
+
+
+def test_a_later_certificate_outdoes_whatever_was_said_under_an_earlier_one(
+    federation: tuple[Authority, dict[str, Identity]], tmp_path: Path
+) -> None:
+    stolen = federation[1]["p3"]
+    owner = enrol(federation[0], "p3", tmp_path / "p3", renew=True)
+    said = record(stolen, version=2**62, incarnation=stolen.leaf.latest, left=True)
+    town = Town()
+    p0 = town.start(federation[1]["p0"])
+    p0.receive("p3", packet(said), 1.0)
+    p0.receive("p3", packet(record(owner)), 1.0)
+    p0.receive("p3", packet(said._replace(version=2**62 + 1).sign(stolen.sign, "wards")), 1.0)
+    assert [(m.id, m.status, m.incarnation) for m in p0.members()] == [("p3", Status.ALIVE, 1)]
+    assert p0.incarnation_of("p3") == 1
+    again = town.start(owner)
+    again.receive("p0", packet(said), 2.0)
+    assert again.incarnation == 1  # the thief's record is no rival
+
+
+def test_no_incarnation_is_later_than_the_certificate(p0: Membership, peers: dict[str, Identity]) -> None:
+    p3 = peers["p3"]
+    p0.receive("p9", packet(record(p3, incarnation=p3.leaf.latest + 1), record(peers["p4"])), 1.0)
+    assert p0.refused[Reason.VERSION] == 1
+    assert p0.incarnation_of("p3") is None
+    assert p0.incarnation_of("p4") == 1  # it costs one record
+
+
+def test_a_peer_is_not_driven_past_the_end_of_its_certificate(peers: dict[str, Identity]) -> None:
+    town = Town()
+    p3 = town.start(peers["p3"])
+    p3.receive("p9", packet(record(peers["p3"], incarnation=peers["p3"].leaf.latest)), 1.0)
+    assert p3.incarnation == 1
+    assert [e.what for e in p3.take_events()] == ["duplicate"]  # its owner hears of the thief

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import ConfigError
+from coterie.peer.company import Company
 from coterie.peer.errors import PeerError, Unreachable
-from coterie.peer.log import JsonLines, log_loop_errors
+from coterie.peer.log import JsonLines, Sparing, log_loop_errors
 from coterie.peer.metrics import MOST, Calls, Page
 from coterie.peer.watch import status
 from tests.peer.free import alone
@@ -31,7 +32,9 @@ FACTS: dict[str, Any] = {
         {"id": "p1", "state": "alive", "seconds": 9.25},
         {"id": "p2", "state": "alive", "seconds": None},
         {"id": "p3", "state": "dead", "seconds": None},
+        {"id": "p4", "state": "silent", "seconds": None},
     ],
+    "connections": {"open": {"p1": 1, "p2": 8}, "closed": {"p2": 300}, "cut_off": {"p2": 2}},
 }
 
 
@@ -70,6 +73,10 @@ def test_metrics_for_prometheus() -> None:
         'coterie_refusals_total{reason="stale"} 2.0',
         'coterie_members{state="alive"} 2.0',
         'coterie_pull_seconds{member="p1"} 9.25',
+        'coterie_members{state="silent"} 1.0',
+        'coterie_connections{member="p2"} 8.0',
+        'coterie_connections_closed_total{member="p2"} 300.0',
+        'coterie_cut_off_total{member="p2"} 2.0',
         'coterie_calls_total{call="pull",outcome="ok",side="in"} 1.0',
     ):
         assert line in lines
@@ -190,6 +197,28 @@ def test_a_status_is_numbers_and_names_only(tmp_path: Path) -> None:
     assert len(text) < 4000
     assert {"p1", "p2", "p3"} == {m["id"] for m in found["members"]}
     assert "PRIVATE" not in text
+
+
+def test_who_sends_models_and_is_in_no_list_is_shown_for_a_while() -> None:
+    company = Company(0, 4, {}, {})
+    company.contact("p1").heard = company.contact("p2").heard = 100.0
+    company.contact("p3")  # it was asked in vain
+    members = [{"id": "p1", "address": "here:1", "state": "alive"}]
+    shown = [(m["id"], m["state"], m["heard"]) for m in company.view(members, 130.0)]
+    assert shown == [("p1", "alive", 30.0), ("p2", "silent", 30.0)]
+    assert [m["id"] for m in company.view(members, 200.0)] == ["p1"]
+
+
+def test_lines_of_one_kind_are_few_and_those_left_out_are_counted() -> None:
+    now = 0.0
+    sparing = Sparing(lambda: now)
+    flaps = [sparing.left_out(("left", "p1")) for _ in range(100)]
+    assert flaps == [0] * 8 + [None] * 92
+    assert sparing.left_out(("left", "p2")) == 0
+    now = 10.0
+    assert [sparing.left_out(("left", "p1")) for _ in range(2)] == [92, None]
+    now = 1000.0
+    assert [sparing.left_out(("left", "p1")) for _ in range(9)] == [1, *[0] * 7, None]
 
 
 def test_a_log_line_cannot_be_forged() -> None:

@@ -20,6 +20,7 @@ from coterie.peer.limits import Allowance
 from coterie.peer.memory import MemoryTransport, Network
 from coterie.peer.node import Node
 from coterie.peer.roster import Fixed
+from coterie.peer.store import Store
 from coterie.peer.transport import Letter, Version
 from coterie.replay import replay
 from tests.disk import full_after
@@ -289,6 +290,66 @@ def test_what_was_taken_in_an_earlier_life_is_not_taken_again(tmp_path: Path) ->
                 await node.deliver(model(node, "p1", Version(1, 6)))
 
     asyncio.run(main())
+
+
+def test_what_was_taken_of_a_peer_ends_with_its_certificate(tmp_path: Path) -> None:
+    """The largest numbers of a thief do not outlive the stolen certificate, nor do restarts matter."""
+
+    async def main() -> None:
+        async with alone(tmp_path, rate=20) as node:
+            stolen = model(node, "p1", Version(2**62, 2**62), 0.1)._replace(since=10)
+            assert await node.deliver(stolen)
+            with pytest.raises(Refused, match="older than"):
+                await node.deliver(model(node, "p1", Version(5, 1))._replace(since=10))
+        async with alone(tmp_path, rate=20) as node:
+            assert await node.deliver(model(node, "p1", Version(5, 1), 0.1)._replace(since=20))
+            with pytest.raises(Refused, match="older than 5:1, which was taken before under a later certif"):
+                await node.deliver(stolen)
+        async with alone(tmp_path, rate=20) as node:
+            with pytest.raises(Refused, match="under a later certificate"):
+                await node.deliver(stolen)
+            assert await node.deliver(model(node, "p1", Version(5, 2), 0.1)._replace(since=20))
+
+    asyncio.run(main())
+
+
+class Signed(Fixed):
+    """A roster in which p1 has signed its third incarnation."""
+
+    def incarnation(self, peer: str) -> int | None:
+        return 3 if peer == "p1" else None
+
+
+def test_a_push_is_of_a_life_that_its_sender_has_signed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with alone(tmp_path, rate=20) as node:
+            node.roster = Signed(node.settings.peers, "p0")
+            assert await node.deliver(model(node, "p1", Version(3, 1), 0.1))
+            with pytest.raises(Refused, match="of the incarnation 4; its signed record says 3") as caught:
+                await node.deliver(model(node, "p1", Version(4, 1), 0.1))
+            assert caught.value.reason is Reason.VERSION
+            assert await node.deliver(model(node, "p2", Version(9, 1), 0.1))  # it has said nothing of itself
+
+    asyncio.run(main())
+
+
+def test_a_peer_does_not_go_on_from_a_life_after_the_end_of_its_certificate(tmp_path: Path) -> None:
+    """As when a thief of its key made it outbid the largest incarnation, and it has a new certificate."""
+
+    async def main() -> Node:
+        async with alone(tmp_path, train={"iterations": 100_000}) as node:
+            await node.worker.at(10)
+            node.outbid(2**62)
+            await node.worker.at(30)
+            return node
+
+    before = asyncio.run(main())
+    assert before.incarnation == 2**62
+    store = Store(before.store.folder)
+    node = Node("p0", before.settings, before.client, store, before.roster, wall=7.0, latest=10_000)
+    assert node.incarnation == 7000
+    node.leave()
+    store.close()
 
 
 def test_a_peer_that_lost_its_state_has_a_higher_incarnation(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_largest_of_everything_fits_a_mebibyte(world: World, tmp_path: Path)
     long = Authority.create(tmp_path / "ca", "f" * 63, WALL)
     identity = enrol(long, "p" * 63)
     assert len(identity.certificate_der) < 1024
-    record = world.of(identity, address="a" * 249 + ":65535", incarnation=LARGEST_NUMBER)
+    record = world.of(identity, address="a" * 249 + ":65535", incarnation=identity.leaf.latest)
     assert Record.decode(record.encode()) == record
     assert record.verify(Trust(long.anchor), WALL).id == "p" * 63
     full = Packet(1, long._listed(1, frozenset(range(4096))), (record,) * 512)

@@ -18,7 +18,7 @@ from coterie.peer.errors import Reason, Refused
 from coterie.peer.grpc_common import SERVICE, grpc
 from coterie.peer.identity import Identity
 from coterie.peer.limits import Limits
-from coterie.peer.transport import Letter
+from coterie.peer.transport import Letter, Version
 from coterie.peer.wire_pb2 import Answer, Ask
 from tests.peer.attacks import bodies, pieces, values
 from tests.peer.loopback import (
@@ -262,5 +262,23 @@ def test_rows_11_12_13_a_server_that_lies(
             with pytest.raises(Refused) as caught:
                 await transport.pull("p0", address)
             assert caught.value.reason is why
+
+    asyncio.run(main())
+
+
+def test_a_version_is_bounded_by_its_senders_certificate(wards: Federation) -> None:
+    async def main() -> None:
+        p1 = wards.identity("p1")
+        async with (
+            serving(wards.identity("p0")) as (_, address, desk),
+            calling(p1) as transport,
+        ):
+            for version in (Version(p1.leaf.latest + 1, 1), Version(1, 2**63), Version(2**64 - 1, 2**64 - 1)):
+                with pytest.raises(Refused, match="its certificate allows none after") as caught:
+                    await transport.push("p0", address, letter("p1")._replace(version=version))
+                assert caught.value.reason is Reason.VERSION
+            largest = Version(p1.leaf.latest, 2**63 - 1)
+            assert await transport.push("p0", address, letter("p1")._replace(version=largest))
+            assert [x.version for x in desk.taken] == [largest]
 
     asyncio.run(main())

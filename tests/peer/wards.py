@@ -14,11 +14,11 @@ from coterie.peer.membership import Event, Membership, Timing
 WALL = 2_000_000_000.0  # a day in 2033
 
 
-def enrol(authority: Authority, peer: str, folder: Path | None = None) -> Identity:
-    """A peer with a certificate, in a folder beside the CA's."""
+def enrol(authority: Authority, peer: str, folder: Path | None = None, renew: bool = False) -> Identity:
+    """A peer with a certificate, in a folder beside the CA's; `renew`: it has had one before."""
     folder = folder or authority.folder.parent / peer
     request(folder, peer)
-    authority.issue((folder / "peer.csr").read_bytes(), folder, wall=WALL)
+    authority.issue((folder / "peer.csr").read_bytes(), folder, wall=WALL, renew=renew)
     return Identity.load(folder, WALL)
 
 

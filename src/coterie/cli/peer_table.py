@@ -13,18 +13,27 @@ from coterie.terminal import Table
 
 __all__ = ["percent", "table"]
 
-_STYLES = {"alive": "green", "listed": "green", "suspect": "yellow", "dead": "red", "left": "dim"}
+_STYLES = {
+    "alive": "green",
+    "listed": "green",
+    "suspect": "yellow",
+    "silent": "yellow",
+    "dead": "red",
+    "left": "dim",
+}
 
 
 def table(status: Mapping[str, Any]) -> RenderableType:
     """Members with weight and last exchange, and a summary above them."""
     evaluated = status["evaluated"]
+    connections = status.get("connections", {"open": {}})
+    count = sum(connections["open"].values())
     of = "" if status["iterations"] is None else f" of {status['iterations']}"
     head = (
         f"[bold]{escape(status['peer'])}[/bold] at {escape(status['address'])}, run {escape(status['run'])}, "
         f"{escape(status['method'])}, {status['state']}\n"
         f"iteration {status['t']}{of} ({status['rate'] or 0:.0f}/s), {status['exchanges']} exchanges, "
-        f"{status['bytes_sent'] / 1e6:.1f} MB sent\n"
+        f"{status['bytes_sent'] / 1e6:.1f} MB sent, {count} connection{'s' * (count != 1)}\n"
         f"accuracy {percent(evaluated.get('personal'))} personal, {percent(evaluated.get('global'))} global"
     )
     rows = []
@@ -55,6 +64,10 @@ def table(status: Mapping[str, Any]) -> RenderableType:
     if status["refusals"]:
         reasons = ", ".join(f"{reason} {n}" for reason, n in sorted(status["refusals"].items()))
         parts.append(Text(f"refusals: {reasons}", style="yellow"))
+    for what, title in (("closed", "connections closed"), ("cut_off", "cut off")):
+        if some := connections.get(what):
+            members = ", ".join(f"{member} {n}" for member, n in sorted(some.items()))
+            parts.append(Text(f"{title}: {members}", style="yellow"))
     if status["fault"]:
         parts.append(Text(f"fault: {status['fault']}", style="red"))
     return Group(*parts)

@@ -44,6 +44,7 @@ __all__ = ["Authority", "Issued", "request"]
 AUTHORITY_KEY, REQUEST, ISSUED = "ca.key", "peer.csr", "issued"
 LIFE_OF_THE_CA = timedelta(days=3652)
 BACKDATED = timedelta(hours=2)  # so that a new certificate holds where a clock is an hour late
+SECOND = timedelta(seconds=1)  # the resolution of certificates
 KEPT_LISTED = timedelta(days=1)  # an expired certificate stays on the list until no clock can be that late
 
 
@@ -145,6 +146,14 @@ class Authority:
                 f"{peer!r} has a certificate until {held[-1].not_after:%Y-%m-%d}; use --renew if the same "
                 f"peer asks for the next one, or revoke that one first: coterie ca revoke {peer}"
             )
+        # Of two certificates of a peer the one that begins later counts, whatever this machine's clock says.
+        start = max([now - BACKDATED, *(leaf.not_before + SECOND for leaf in self.issued(peer))])
+        end = min(now - BACKDATED + timedelta(days=days), self.anchor.certificate.not_valid_after_utc)
+        if start >= end:
+            raise IdentityError(
+                f"the newest certificate of {peer!r} begins at {start - SECOND:%Y-%m-%d %H:%M} UTC, and the "
+                f"next one would end before that, at {end:%Y-%m-%d %H:%M}; set the clock of this machine"
+            )
         files.make_folder(to)
         self._look(to, renew)
         certificate = (
@@ -152,11 +161,8 @@ class Authority:
                 x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, peer)]),
                 self.anchor.certificate.subject,
                 key,
-                now - BACKDATED,
-                min(
-                    now - BACKDATED + timedelta(days=days),
-                    self.anchor.certificate.not_valid_after_utc,
-                ),
+                start,
+                end,
             )
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(leaf_usage(), critical=True)

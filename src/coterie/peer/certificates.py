@@ -51,6 +51,16 @@ class Leaf(NamedTuple):
     not_after: datetime
     key: ec.EllipticCurvePublicKey
 
+    @property
+    def since(self) -> int:
+        """When it begins to hold, seconds since 1970; of two certificates of one peer the later counts."""
+        return int(self.not_before.timestamp())
+
+    @property
+    def latest(self) -> int:
+        """The largest incarnation of its peer: when it ends, milliseconds since 1970."""
+        return int(1000 * self.not_after.timestamp())
+
     def validity_flaw(self, wall: float) -> str | None:
         """Why it does not hold at this time (seconds since 1970); None: it holds."""
         return _validity_flaw(self.not_before, self.not_after, wall)

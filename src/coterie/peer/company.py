@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.transport import Letter, Version
+from coterie.peer.transport import Letter, Seen, Version
 
 __all__ = ["Company", "Contact", "Place"]
+
+RECENT = 60.0
+"""Seconds for which a peer is shown that sends models and is in no list of members."""
 
 
 @dataclass
@@ -51,9 +54,7 @@ class Company:
     rest is the event loop's.
     """
 
-    def __init__(
-        self, own: int, width: int, slots: Mapping[str, int], newest: Mapping[str, tuple[Version, str]]
-    ) -> None:
+    def __init__(self, own: int, width: int, slots: Mapping[str, int], newest: Mapping[str, Seen]) -> None:
         """`own`: its own entry of a row of `width`; `newest`: what it took in earlier lives."""
         self._own, self._width = own, width
         self._newest = dict(newest)
@@ -62,8 +63,8 @@ class Company:
         self.contacts: dict[str, Contact] = {}
         self.refusals: Counter[str] = Counter()
 
-    def newest(self) -> dict[str, tuple[Version, str]]:
-        """The newest version of each other peer's model that was taken, and how its digest begins."""
+    def newest(self) -> dict[str, Seen]:
+        """The newest model that was taken from each other peer."""
         return dict(self._newest)
 
     def contact(self, peer: str) -> Contact:
@@ -73,23 +74,28 @@ class Company:
         return self.contacts.setdefault(peer, Contact())
 
     def is_newer(self, letter: Letter) -> bool:
-        """Whether it is newer than all taken before; the newest once more is not, an older one is refused."""
-        version, digest = self._newest.get(letter.sender, (Version(0, -1), ""))
-        if letter.version < version:
+        """Whether it is newer than all taken before; the newest once more is not, an older one is refused.
+
+        Taken before: under this certificate of its sender. What came under an earlier one, be it from a thief
+        of its key, ends with the first model under the next, and nothing under it is taken again.
+        """
+        since, version, mark = self._newest.get(letter.sender, Seen(0, Version(0, -1), ""))
+        if (letter.since, letter.version) < (since, version):
+            under = " under a later certificate" if letter.since < since else ""
             raise Refused(
                 Reason.STALE,
                 f"the model {_shown(letter.version)} of {letter.sender} is older than {_shown(version)}, "
-                "which was taken before",
+                f"which was taken before{under}",
             )
-        if letter.version == version:
-            if not letter.digest.startswith(digest):
+        if (letter.since, letter.version) == (since, version):
+            if not letter.digest.startswith(mark):
                 raise Refused(Reason.CONFLICT, f"{letter.sender} has two models of version {_shown(version)}")
             return False
         return True
 
     def record(self, letter: Letter) -> None:
         """It was taken: the newest of its sender from now on."""
-        self._newest[letter.sender] = letter.version, letter.mark
+        self._newest[letter.sender] = Seen(letter.since, letter.version, letter.mark)
 
     def place(self, peer: str, gone: Sequence[str]) -> Place:
         """The entry of the row for a peer: its own, a free one, or else that of the longest `gone`."""
@@ -151,9 +157,12 @@ class Company:
                 self.contact(sender).weight = weight
 
     def view(self, members: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
-        """The members with what is known of them, as plain data."""
+        """The members with what is known of them, as plain data; also those who only send models."""
+        known = {member["id"] for member in members}
+        recent = [p for p, c in self.contacts.items() if c.heard is not None and now - c.heard < RECENT]
+        silent = [{"id": p, "address": "", "state": "silent"} for p in recent if p not in known]
         rows = []
-        for member in members:
+        for member in (*members, *silent):
             one = self.contacts.get(member["id"], Contact())
             heard = None if one.heard is None else round(now - one.heard, 1)
             seconds = None if one.seconds is None else round(one.seconds, 3)

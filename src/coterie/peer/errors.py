@@ -29,6 +29,7 @@ class Reason(StrEnum):
     NAME = "name"  # an id outside the grammar
     REVOKED = "revoked"  # on the CA's deny list
     SIGNATURE = "signature"  # not signed by whom it says
+    VERSION = "version"  # of a life that the signed record or the certificate of its peer does not know
     STALE = "stale"  # older than what is known: a replay, or a rolled-back list
     DUPLICATE_ID = "duplicate-id"  # two nodes live under one id
     FULL = "full"  # the member table has no room
@@ -43,6 +44,8 @@ class Reason(StrEnum):
     CONFLICT = "conflict"  # the same version with other bytes
     VALUES = "values"  # NaN, infinite or absurdly large numbers
     BUSY = "busy"  # over a cap on calls or streams
+    ABUSE = "abuse"  # cut off for a while, for too much of what is refused
+    UNREAD = "unread"  # a call that gRPC ended by itself: too large, compressed, unknown
     SLOW = "slow"  # no progress within the time given
     LATE = "late"  # not there when the exchange went on; if nothing newer comes, it is in the next one
     STOPPING = "stopping"  # the peer is about to leave

@@ -12,6 +12,7 @@ from typing import Any
 from coterie.peer.errors import PeerError, Refused
 from coterie.peer.identity import Identity
 from coterie.peer.ids import Contact
+from coterie.peer.log import Sparing
 from coterie.peer.membership import Event, Membership, Status
 from coterie.peer.transport import Transport
 
@@ -36,6 +37,7 @@ class Gossip:
         self.refused: Callable[[str, Refused], None] = lambda peer, refusal: None
         """Told of members that do not take our news."""
         self._silent: set[str] = set()
+        self._sparing = Sparing()
 
     def alive(self) -> Mapping[str, str]:
         return {m.id: m.address for m in self.membership.alive()}
@@ -44,11 +46,18 @@ class Gossip:
         there = (m for m in self.membership.members() if m.status in (Status.DEAD, Status.LEFT))
         return [m.id for m in sorted(there, key=lambda m: m.heard)]
 
+    def incarnation(self, peer: str) -> int | None:
+        return self.membership.incarnation_of(peer)
+
     async def gossip(self, sender: str, packet: bytes) -> bytes:
         try:
             return self.membership.answer(sender, packet, time.monotonic())
         finally:
             self._log()
+
+    def news(self, to: str) -> bytes:
+        """The packet for a peer."""
+        return self.membership.packet(to, time.monotonic())
 
     def refusals(self) -> Counter[str]:
         return Counter({reason.value: count for reason, count in self.membership.refused.items()})
@@ -83,9 +92,8 @@ class Gossip:
                 call.cancel()
 
     async def _dial(self, transport: Transport, contact: Contact) -> None:
-        packet = self.membership.packet(contact.id, time.monotonic())
         try:
-            answer = await transport.gossip(contact.id, contact.address, packet)
+            answer = await transport.gossip(contact.id, contact.address, self.news(contact.id))
             self.membership.receive(contact.id, answer, time.monotonic())
         except Refused as refusal:
             self.refused(contact.id, refusal)
@@ -104,7 +112,9 @@ class Gossip:
     def _log(self) -> None:
         for event in self.membership.take_events():
             level = logging.WARNING if event.what in _LOUD else logging.INFO
-            log.log(level, event.what, extra={"peer": event.id, "why": event.text})
+            if (missing := self._sparing.left_out((event.what, event.id))) is not None:
+                more = {"left_out": missing} if missing else {}
+                log.log(level, event.what, extra={"peer": event.id, "why": event.text, **more})
             if event.what == "deny-list":
                 self._keep()
             self.heed(event)

@@ -23,7 +23,7 @@ from coterie.peer.grpc_common import SERVICE, Channel, Count, failure, grpc, opt
 from coterie.peer.identity import Identity
 from coterie.peer.ids import flaw, server_name
 from coterie.peer.limits import Limits, aside, within
-from coterie.peer.proof import NONCE, Denied, verify
+from coterie.peer.proof import NONCE, Denied, certified, verify
 from coterie.peer.schema import Schema
 from coterie.peer.transport import Letter
 from coterie.peer.wire_pb2 import Answer, Ask
@@ -65,8 +65,10 @@ class GrpcTransport:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
         seed: int = 0,
+        news: Callable[[str], bytes] = lambda peer: b"",
     ) -> None:
-        self._identity, self._schema = identity, schema
+        """`news`: the packet of gossip with which a peer is greeted, empty for none."""
+        self._identity, self._schema, self._news = identity, schema, news
         self._terms = wire.Terms(identity.federation, run, algorithm, schema.hash)
         self._denied, self._count, self._clock = denied, count, clock
         self._limits = limits or Limits()
@@ -83,7 +85,7 @@ class GrpcTransport:
             call = line.channel.unary_stream(f"/{SERVICE}/Pull")(data, timeout=seconds)
             try:
                 answer = await self._read(call, peer)
-                self._verify(answer, ask, line)
+                leaf = self._verify(answer, ask, line)
                 parcel = wire.Parcel(
                     self._schema, self._terms, self._identity.id, peer, answer.header, self._limits.magnitude
                 )
@@ -93,7 +95,7 @@ class GrpcTransport:
                 await self._end(call, peer)
             finally:
                 call.cancel()
-            return await aside(self._schema.length, parcel.finish)
+            return certified(await aside(self._schema.length, parcel.finish), leaf)
 
     async def push(self, peer: str, address: str, letter: Letter) -> bool:
         """The own model to them. True: taken; False: they had it."""
@@ -236,12 +238,15 @@ class GrpcTransport:
         return line
 
     async def _greet(self, line: _Line) -> None:
-        """Once for each channel: with the schema in full, so that a refusal can name the tensor."""
+        """Once for each channel: with the schema in full, so that a refusal can name the tensor, and with
+        news, so that a model is not ahead of its sender's record.
+        """
         async with line.greeting:
             if line.greeted:
                 return
             ask = self._ask()
             ask.schema = self._schema.encode()
+            ask.packet = self._news(line.peer)
             answer = await self._unary(line, "Hello", ask)
             wire.agree(self._terms, answer.terms, self._identity.id, line.peer)
             line.greeted = True
@@ -249,9 +254,10 @@ class GrpcTransport:
     def _ask(self) -> Ask:
         return Ask(terms=self._terms.encode(), nonce=secrets.token_bytes(NONCE))
 
-    def _verify(self, answer: Answer, ask: Ask, line: _Line) -> None:
+    def _verify(self, answer: Answer, ask: Ask, line: _Line) -> Leaf:
         leaf = verify(answer.proof, line.identity, ask.nonce, line.peer, self._denied)
         line.proved = self._clock(), leaf
+        return leaf
 
     def _trusted(self, line: _Line) -> bool:
         """Whether it has just proved who it is, as at the pull before a push, and is still a member."""

@@ -13,16 +13,19 @@ os.environ.setdefault(
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # unless somebody reads what it says (`overheard`)
 
 import grpc as _grpc
+from grpc._cython import cygrpc as _cygrpc  # type: ignore[attr-defined]
 
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut, Unreachable
 from coterie.peer.ids import address_flaw
 from coterie.peer.limits import Limits
 from coterie.peer.wire import shown
 
-__all__ = ["REASON", "SERVICE", "Channel", "Count", "failure", "grpc", "options", "target"]
+__all__ = ["REASON", "SERVICE", "Channel", "Count", "channelz", "failure", "grpc", "options", "target"]
 
 grpc: Any = _grpc
 """Without types: those that there are do not know half of grpc.aio."""
+channelz: Any = _cygrpc
+"""gRPC's table of servers and connections; the public package for it is no more than a server around this."""
 Channel: TypeAlias = Any
 
 SERVICE = "coterie.peer.v1.Peer"

@@ -11,17 +11,20 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 from coterie.peer import wire
+from coterie.peer.certificates import Leaf
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.grpc_common import REASON, SERVICE, Count, grpc, options
+from coterie.peer.guard import NOBODY, Guard, Key
 from coterie.peer.identity import Identity
 from coterie.peer.ids import STRANGER
 from coterie.peer.limits import Gate, Limits, aside, within
 from coterie.peer.log import worth_saying
-from coterie.peer.proof import Denied, der, member, prove
+from coterie.peer.proof import Denied, certified, der, member, prove
 from coterie.peer.schema import Schema
 from coterie.peer.transport import Answers
 from coterie.peer.wire_pb2 import Answer, Ask
@@ -37,8 +40,16 @@ Server: TypeAlias = Any
 
 
 class _Caller(NamedTuple):
-    id: str
+    leaf: Leaf
     certificate: bytes
+
+    @property
+    def id(self) -> str:
+        return self.leaf.id
+
+    @property
+    def key(self) -> Key:
+        return self.leaf.id, self.leaf.serial
 
 
 class GrpcServer:
@@ -64,13 +75,16 @@ class GrpcServer:
         self._limits = limits or Limits()
         self._calls, self._bodies = Gate(self._limits, clock), Gate(self._limits.bodies, clock)
         self._refusals: Counter[tuple[str, Reason]] = Counter()  # only members have names here
+        self.guard = Guard(self._limits, clock, self._whose, self._tell)
         self._address = ""
         self._servers: list[Server] = []
+        self._watching: asyncio.Task[None] | None = None
         self._rotation: asyncio.Task[None] | None = None
         self._draining: asyncio.Future[None] | None = None
 
     async def start(self, address: str) -> str:
         """Listen; port 0 takes a free one. The address that it became."""
+        others = self.guard.expect()
         server = self._made()
         own = self._identity
         credentials = grpc.ssl_server_credentials(
@@ -83,8 +97,10 @@ class GrpcServer:
                 f"cannot listen at {address}: the port is in use or the address is not of this machine; "
                 "name a free one of this machine as `listen`, and as `address` what others dial"
             ) from None
+        self.guard.serve(others, port)
         await server.start()
         self._servers.append(server)
+        self._watching = self._watching or asyncio.ensure_future(self._watch())
         self._address = f"{address.rpartition(':')[0]}:{port}"
         return self._address
 
@@ -101,9 +117,10 @@ class GrpcServer:
 
     async def stop(self, grace: float = 0.0) -> None:
         """Take no more calls; those under way have so many seconds."""
-        if self._rotation is not None:
-            self._rotation.cancel()
-            await asyncio.gather(self._rotation, return_exceptions=True)
+        tasks = [task for task in (self._rotation, self._watching) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(server.stop(grace) for server in self._servers))
         self._servers.clear()
 
@@ -120,6 +137,12 @@ class GrpcServer:
                     raise
                 await asyncio.sleep(0.05)
 
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._limits.look)
+            with suppress(OSError):  # no file can be opened for the moment
+                self.guard.look()
+
     def _made(self) -> Server:
         limits, ms = self._limits, 1000
         server = grpc.aio.server(
@@ -127,6 +150,8 @@ class GrpcServer:
             options=[
                 *options(limits, len(self._schema.encode())),
                 ("grpc.so_reuseport", 0),
+                ("grpc.enable_channelz", 1),  # for the guard
+                ("grpc.max_channel_trace_event_memory_per_node", 0),
                 ("grpc.max_concurrent_streams", 2 * limits.peer_calls),
                 ("grpc.server_handshake_timeout_ms", int(limits.handshake * ms)),
                 ("grpc.http2.settings_timeout", int(limits.handshake * ms)),
@@ -161,6 +186,9 @@ class GrpcServer:
                 wire.same_schema(self._schema, ask.schema, self._identity.id, caller.id)
             answer = self._admit(ask, caller)
             answer.terms.CopyFrom(self._terms.encode())
+            if ask.packet:
+                with suppress(Refused):  # counted by now; a greeting does not fail for its news
+                    await self._heard(ask, caller)
             return answer.SerializeToString()
 
     async def _pull(self, data: bytes, context: Context) -> None:
@@ -193,7 +221,7 @@ class GrpcServer:
                 while not parcel.full:
                     parcel.add((await self._read(context)).chunk)
                 await self._end(context)
-                letter = await aside(self._schema.length, parcel.finish)
+                letter = certified(await aside(self._schema.length, parcel.finish), caller.leaf)
                 self._caller(context)  # it may have been revoked meanwhile
                 taken = await self._answers.deliver(letter)
             answer.taken = taken
@@ -202,23 +230,28 @@ class GrpcServer:
     async def _gossip(self, data: bytes, context: Context) -> bytes:
         async with self._call("gossip", context) as caller:
             ask = wire.read_ask(data)
-            if len(ask.packet) > self._limits.packet:
-                raise Refused(
-                    Reason.SIZE, f"gossip of {len(ask.packet)} bytes; at most {self._limits.packet}"
-                )
             answer = self._admit(ask, caller)
-            answer.packet = await self._answers.gossip(caller.id, ask.packet)
+            answer.packet = await self._heard(ask, caller)
             return answer.SerializeToString()
+
+    async def _heard(self, ask: Ask, caller: _Caller) -> bytes:
+        """What the others hear in return for this gossip."""
+        if len(ask.packet) > self._limits.packet:
+            raise Refused(Reason.SIZE, f"gossip of {len(ask.packet)} bytes; at most {self._limits.packet}")
+        return await self._answers.gossip(caller.id, ask.packet)
 
     @asynccontextmanager
     async def _call(self, name: str, context: Context) -> AsyncIterator[_Caller]:
         """The frame of every call: who, how many, how long; and how it ends badly."""
-        who = STRANGER
+        who, key, hasty, address = STRANGER, NOBODY, False, unquote(context.peer())
         try:
             caller = self._caller(context)
-            who = caller.id
+            who, key = caller.id, caller.key
+            self.guard.admit(key)
+            hasty = True
             async with asyncio.timeout(self._limits.deadline(self._schema.length)):
                 with self._calls.enter(who):
+                    hasty = False
                     yield caller
             self._count(name, "ok")
             return
@@ -236,23 +269,37 @@ class GrpcServer:
             log.exception("a %s of %s failed here", name, who)
             self._count(name, "failed")
             await context.abort(grpc.StatusCode.INTERNAL, f"{self._identity.id} failed; its log says why")
+        finally:
+            self.guard.over(address)
+        self.guard.blame(address, key, refusal.reason, hasty)
         self._count(name, refusal.reason)
+        self._tell(who, refusal, name)
+        await context.abort(
+            grpc.StatusCode.FAILED_PRECONDITION, str(refusal)[:1000], ((REASON, refusal.reason.value),)
+        )
+
+    def _tell(self, who: str, refusal: Refused, name: str = "connection") -> None:
+        """Count it always, and log it the 1st, 2nd, 4th ... time."""
         self._refused(who, refusal)
         self._refusals[who, refusal.reason] += 1
         if worth_saying(times := self._refusals[who, refusal.reason]):
             log.warning(
                 "refused a %s of %s (%s): %s", name, who, refusal.reason, refusal, extra={"times": times}
             )
-        await context.abort(
-            grpc.StatusCode.FAILED_PRECONDITION, str(refusal)[:1000], ((REASON, refusal.reason.value),)
-        )
+
+    def _whose(self, pem: bytes) -> Key:
+        try:
+            leaf = member(self._identity, der(pem), self._denied)
+        except (Refused, ValueError):  # no certificate any more: the connection has just ended
+            return NOBODY
+        return leaf.id, leaf.serial
 
     def _caller(self, context: Context) -> _Caller:
         pem = context.auth_context().get("x509_pem_cert")
         if not pem:
             raise Refused(Reason.CERTIFICATE, "a caller without a certificate")
         certificate = der(pem[0])
-        return _Caller(member(self._identity, certificate, self._denied).id, certificate)
+        return _Caller(member(self._identity, certificate, self._denied), certificate)
 
     def _admit(self, ask: Ask, caller: _Caller) -> Answer:
         """An answer with the proof of who we are, if the terms are ours."""

@@ -1,13 +1,15 @@
 """What one peer did, in order, as lines of JSON that are only ever appended to.
 
-    past       incarnation, newest {peer: [version, digest]} what came before was dropped, but for this
+    past       incarnation, newest                           what came before was dropped, but for this;
+                                                             newest: {peer: [since, version, digest]}
                damaged (a file), where                       if it was dropped because it was damaged there
     start      incarnation, peer, schema, settings, samples  the process began, with so many to train on
     resumed    version, t                                    it goes on from this saved model
     local      t [first, last], event                        local steps; event: after the last of them
     slot       peer, slot, event (null: nothing changed)     an entry of the row belongs to this peer now
-    wake       t, heard [[peer, version, slot]], event, info it mixed these models; digests: how theirs begin
-    adopt      t, peer, version, slot, event, info, digest   it took a star's broadcast
+    wake       t, heard [[peer, version, slot]], event, info it mixed these models; digests: how theirs begin;
+                                                             since: when their certificates began to hold
+    adopt      t, peer, version, slot, event, info, digest   it took a star's broadcast; and since
     told       t, peers                                      it sent its mixed model to these
     evaluated  t, event, personal, global, ...               how good it is
     saved      version, t                                    this model is on disk
@@ -31,16 +33,18 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from coterie.peer.errors import PeerError
-from coterie.peer.transport import Version
+from coterie.peer.transport import Seen, Version
 
 __all__ = ["Journal", "Past", "encode", "open_journal", "read"]
 
@@ -204,11 +208,14 @@ def _crc_of(text: bytes) -> str:
 class Past:
     """What a peer must know of its former lives: it never says or takes anything twice."""
 
-    def __init__(self, path: Path) -> None:
-        """From the lines of a journal that are not damaged."""
-        self.incarnation = 0
-        self.newest: dict[str, tuple[Version, str]] = {}
-        """The newest version of each other peer's model that was taken, and how its digest begins."""
+    def __init__(self, path: Path, latest: float = math.inf) -> None:
+        """From the lines of a journal that are not damaged.
+
+        `latest`: the largest incarnation under its certificate; greater ones were of another one.
+        """
+        self.incarnation, self._latest = 0, latest
+        self.newest: dict[str, Seen] = {}
+        """The newest model that was taken from each other peer."""
         self.damage: str | None = None
         """Where the first damaged line is, and why it cannot be used."""
         for place, row in _rows(path) if path.exists() else ():
@@ -218,37 +225,42 @@ class Past:
     def _take(self, row: Mapping[str, Any]) -> str | None:
         """Take in a line; what is wrong with one that has no checksum."""
         try:
-            self._lived(row)
+            self._told(row)
         except (KeyError, TypeError, ValueError, AttributeError):
             return "it does not tell what such a line does"
         return None
 
-    def _lived(self, row: Mapping[str, Any]) -> None:
+    def _told(self, row: Mapping[str, Any]) -> None:
         match row["kind"]:
             case "past":
-                self.incarnation = int(row["incarnation"])
-                for peer, (version, digest) in row["newest"].items():
-                    self._saw(peer, version, digest)
+                self._lived(int(row["incarnation"]))
+                for peer, (*since, version, digest) in row["newest"].items():
+                    self._saw(peer, version, digest, *since)
             case "start":
-                self.incarnation = max(self.incarnation, int(row["incarnation"]))
+                self._lived(int(row["incarnation"]))
             case "wake":
-                for (peer, version, _), digest in zip(row["heard"], row["digests"], strict=True):
-                    self._saw(peer, version, digest)
+                heard = zip(row["heard"], row["digests"], row.get("since", repeat(0)), strict=False)
+                for (peer, version, _), digest, since in heard:
+                    self._saw(peer, version, digest, since)
             case "adopt":
-                self._saw(row["peer"], row["version"], row["digest"])
+                self._saw(row["peer"], row["version"], row["digest"], row.get("since", 0))
 
-    def _saw(self, peer: str, version: Sequence[int], digest: str) -> None:
-        this = Version(*version), digest
+    def _lived(self, incarnation: int) -> None:
+        if incarnation <= self._latest:
+            self.incarnation = max(self.incarnation, incarnation)
+
+    def _saw(self, peer: str, version: Sequence[int], digest: str, since: int = 0) -> None:
+        this = Seen(since, Version(*version), digest)
         self.newest[peer] = max(this, self.newest.get(peer, this))
 
 
-def open_journal(path: Path) -> tuple[Journal, Past]:
-    """Open a journal to continue it, and tell of the past what it says.
+def open_journal(path: Path, latest: float = math.inf) -> tuple[Journal, Past]:
+    """Open a journal to continue it, and tell of the past what it says; `latest` as of `Past`.
 
     A damaged one is set aside and another begun with what could be read, so that the peer is back at once:
     what is lost is only that its models can be computed again.
     """
-    past = Past(path)
+    past = Past(path, latest)
     if past.damage is not None:
         aside = path.with_name(f"journal.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl")
         told = {"damaged": aside.name, "where": past.damage}

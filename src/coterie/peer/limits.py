@@ -46,6 +46,10 @@ class Limits:
     """Calls of one peer a second, on average; as many again at once."""
     calls: int = 64
     """Of all peers at once."""
+    peer_connections: int = 8
+    """Of one peer at once; an honest one has a second one for a moment, when it renews the first."""
+    look: float = 1.0
+    """Between two looks at who is connected."""
     incoming: int = 8
     """Models of all peers at once, each of which takes the room of one."""
     connections: int = 768

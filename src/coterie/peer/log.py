@@ -6,11 +6,13 @@ import asyncio
 import json
 import logging
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["JsonLines", "log_loop_errors", "to_stderr", "worth_saying"]
+__all__ = ["JsonLines", "Sparing", "log_loop_errors", "to_stderr", "worth_saying"]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,26 @@ def to_stderr(level: int = logging.INFO) -> None:
     ours.handlers[:] = [handler]
     ours.setLevel(level)
     ours.propagate = False
+
+
+class Sparing:
+    """Lines that others can cause at any rate: a few of a kind at once, then one in a while."""
+
+    BURST, PAUSE = 8, 10.0
+    """Lines at once; seconds until there may be one more."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kinds: dict[Hashable, tuple[float, float, int]] = {}
+
+    def left_out(self, kind: Hashable) -> int | None:
+        """How many lines of this kind were left out before this one; None: so is this one."""
+        now = self._clock()
+        room, then, missing = self._kinds.get(kind, (self.BURST, now, 0))
+        room = min(self.BURST, room + (now - then) / self.PAUSE)
+        said = room >= 1
+        self._kinds[kind] = (room - 1, now, 0) if said else (room, now, missing + 1)
+        return missing if said else None
 
 
 def worth_saying(times: int) -> bool:

@@ -36,7 +36,7 @@ from coterie.peer.certificates import Leaf
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.identity import Identity
 from coterie.peer.ids import Contact, address_flaw
-from coterie.peer.records import LARGEST_NUMBER, MOST_RECORDS, DenyList, Packet, Record, Trust
+from coterie.peer.records import MOST_RECORDS, DenyList, Packet, Record, Trust
 
 __all__ = ["Event", "Member", "Membership", "Status", "Timing"]
 
@@ -169,6 +169,11 @@ class Membership:
             for peer, e in sorted(self._table.items())
         ]
 
+    def incarnation_of(self, peer: str) -> int | None:
+        """What the signed record of another peer names; None: it has said nothing of itself."""
+        record = self._record(peer)
+        return None if record is None else record.incarnation
+
     def alive(self) -> list[Member]:
         """Those to learn from."""
         return [m for m in self.members() if m.status is Status.ALIVE]
@@ -234,7 +239,7 @@ class Membership:
             raise
         for record, leaf in news:
             if record.id == self._own.id:
-                self._rival(record, now)
+                self._rival(record, leaf, now)
             else:
                 self._merge(record, leaf, sender, now)
         if sender in self._table:
@@ -274,13 +279,13 @@ class Membership:
     def _verified(self, sender: str, records: Iterable[Record]) -> Iterable[tuple[Record, Leaf]]:
         newest: dict[str, Record] = {}
         for record in records:  # honest peers tell of each once; no more than that is verified
-            if record.id not in newest or record.rank > newest[record.id].rank:
+            if record.id not in newest or self._rank(record) > self._rank(newest[record.id]):
                 newest[record.id] = record
         for record in newest.values():
             known = self._own if record.id == self._own.id else self._record(record.id)
-            if known is not None and record.rank <= known.rank:
+            if known is not None and self._rank(record) <= self._rank(known):
                 continue
-            self.trust.issued(record.certificate)
+            record.owner(self.trust)
             try:
                 yield record, record.verify(self.trust, self._wall())
             except Refused as refused:
@@ -290,7 +295,7 @@ class Membership:
 
     def _merge(self, record: Record, leaf: Leaf, sender: str, now: float) -> None:
         known = self._table.get(record.id)
-        if known is not None and record.rank <= known.record.rank:
+        if known is not None and self._rank(record) <= self._rank(known.record):
             return
         status = Status.LEFT if record.left else Status.ALIVE
         if known is None:
@@ -304,12 +309,13 @@ class Membership:
             self._tell(status, record.id, f"{record.id} is {status} at {record.address}, was {known.status}")
         self._table[record.id] = _Entry(record, leaf, now, status, known.deny_version if known else 0)
 
-    def _rival(self, record: Record, now: float) -> None:
+    def _rival(self, record: Record, leaf: Leaf, now: float) -> None:
         """Somebody else speaks or spoke under the own id, and outranks us."""
-        if record.rank <= self._own.rank:
+        if self._rank(record) <= self._rank(self._own):
             return
+        own = self._identity.leaf
         rivals = self._outbids >= OUTBIDS and not record.left
-        if rivals or record.incarnation >= LARGEST_NUMBER:
+        if rivals or record.incarnation >= own.latest or leaf.since > own.since:
             text = (
                 f"another process runs as {record.id} at {record.address}, and this one at "
                 f"{self._own.address}; stop one of them"
@@ -374,6 +380,9 @@ class Membership:
             peer = min(gone)[1]
             self._drop(peer, "forgotten", f"{peer} is forgotten: the table is full and it is gone")
         return bool(gone)
+
+    def _rank(self, record: Record) -> tuple[object, ...]:
+        return record.rank(self.trust)
 
     def _record(self, peer: str) -> Record | None:
         return self._table[peer].record if peer in self._table else None

@@ -88,6 +88,19 @@ class _Metrics(Collector):
         for state, count in Counter(m["state"] for m in status["members"]).items():
             members.add_metric([state], count)
         yield members
+        connections = GaugeMetricFamily(
+            "coterie_connections", "Connections of others to this peer, by member", labels=["member"]
+        )
+        closed = CounterMetricFamily(
+            "coterie_connections_closed", "Connections too many, or of an abusive member", labels=["member"]
+        )
+        cut_off = CounterMetricFamily(
+            "coterie_cut_off", "How often an abusive member was cut off for a while", labels=["member"]
+        )
+        for family, kind in ((connections, "open"), (closed, "closed"), (cut_off, "cut_off")):
+            for member, count in status.get("connections", {}).get(kind, {}).items():
+                family.add_metric([member], count)
+            yield family
         calls = CounterMetricFamily(
             "coterie_calls", "Calls, by side and outcome", labels=["side", "call", "outcome"]
         )

@@ -60,16 +60,19 @@ class Node:
         roster: Roster,
         *,
         wall: float = 0.0,
+        latest: float = math.inf,
     ) -> None:
         """Goes on from what the store holds.
 
-        `wall`: seconds since 1970, so that a peer that lost its state still has a higher incarnation.
+        `wall`: seconds since 1970, so that a peer that lost its state still has a higher incarnation;
+        `latest`: the largest one under its certificate.
         """
         self.id, self.settings, self.client, self.store, self.roster = peer, settings, client, store, roster
-        self.journal, past = open_journal(store.journal)
+        self.journal, past = open_journal(store.journal, latest)
         first = client.first()
         saved = store.load(peer, settings.run, first)
-        before = max(past.incarnation, saved.now.version.incarnation if saved else 0)
+        lived = saved.now.version.incarnation if saved else 0
+        before = max(past.incarnation, lived if lived <= latest else 0)
         self.incarnation = max(before + 1, int(1000 * wall))  # no two starts are in one millisecond
         self.schema = Schema.of(client.offer(first, 0), client.own.names)
         slots = {**settings.slots, **(saved.slots if saved else {})}
@@ -119,6 +122,7 @@ class Node:
             if not self.learning:
                 raise Refused(Reason.STOPPING, f"{self.id} has not begun to learn yet, or is about to leave")
             self.allowance.check(letter.sender)
+            self._check_life(letter)
             mixed = await self._received(letter)
             if mixed is None:
                 return False
@@ -307,6 +311,16 @@ class Node:
             text = f"an exchange went on without the answer of {peer}{takes}"
             log.info("late", extra={"peer": peer, "why": text, "times": times})
             self._write("missed", peer=peer, text=text, times=times)
+
+    def _check_life(self, letter: Letter) -> None:
+        """Refuse a push of a later life than its sender has signed: all members would hear of that one."""
+        signed = self.roster.incarnation(letter.sender)
+        if signed is not None and letter.version.incarnation > signed:
+            raise Refused(
+                Reason.VERSION,
+                f"a model of {letter.sender} of the incarnation {letter.version.incarnation}; its signed "
+                f"record says {signed}",
+            )
 
     def _failed(self, peer: str, error: PeerError) -> None:
         if isinstance(error, Refused):

@@ -18,9 +18,11 @@ from typing import TypeAlias
 from coterie.peer.certificates import Leaf, verified
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.identity import Identity
+from coterie.peer.records import LARGEST_NUMBER
+from coterie.peer.transport import Letter
 from coterie.peer.wire_pb2 import Proof
 
-__all__ = ["NONCE", "Denied", "der", "member", "prove", "verify"]
+__all__ = ["NONCE", "Denied", "certified", "der", "member", "prove", "verify"]
 
 Denied: TypeAlias = Callable[[str, int], bool]
 """`(id, serial)`: whether the CA has taken this certificate back."""
@@ -43,6 +45,18 @@ def member(identity: Identity, certificate: bytes, denied: Denied) -> Leaf:
     if denied(leaf.id, leaf.serial):
         raise Refused(Reason.REVOKED, f"the certificate of {leaf.id} has been revoked")
     return leaf
+
+
+def certified(letter: Letter, leaf: Leaf) -> Letter:
+    """The letter with the start of its sender's certificate, whose end bounds its version; else `Refused`."""
+    version = letter.version
+    if version.incarnation > leaf.latest or version.event > LARGEST_NUMBER:
+        raise Refused(
+            Reason.VERSION,
+            f"a model {version.incarnation}:{version.event} of {leaf.id}; its certificate allows none after "
+            f"{leaf.latest}:{LARGEST_NUMBER}",
+        )
+    return letter._replace(since=leaf.since)
 
 
 def prove(identity: Identity, nonce: bytes, caller: bytes) -> Proof:

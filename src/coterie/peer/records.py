@@ -2,8 +2,9 @@ r"""What peers tell each other about members: records signed by their owner, den
 
 Nobody can say anything about anyone else: a record is signed by the key of the certificate inside it, and
 the certificate says whose record it is. Of two records of one peer the greater one holds,
-$(\text{incarnation}, \text{nonce}, \text{version}, \text{the rest})$ in this order; of two lists the one of
-the greater version. So both only grow, and merging is taking the maximum: the order, the grouping and the
+$(\text{start of the certificate}, \text{incarnation}, \text{nonce}, \text{version}, \text{the rest})$ in this
+order, so whatever a thief said ends with the certificate that was stolen; of two lists the one of the greater
+version. So both only grow, and merging is taking the maximum: the order, the grouping and the
 repetition of messages do not matter.
 
 Bytes: every field has a fixed width or a length in front of it, all numbers are big-endian, and there is
@@ -155,10 +156,20 @@ class Record(NamedTuple):
     """DER."""
     signature: bytes = b""
 
-    @property
-    def rank(self) -> tuple[object, ...]:
-        """Of two records of one peer the one of the greater rank holds."""
-        return (self.incarnation, self.nonce, self.version, self.left, self.address, self.certificate)
+    def owner(self, trust: Trust) -> Leaf:
+        """The certificate inside, if our CA issued it to this peer, whenever that was; raises Refused."""
+        leaf = trust.issued(self.certificate)
+        if leaf.id != self.id:
+            raise Refused(Reason.IDENTITY, f"a record about {self.id!r} with the certificate of {leaf.id!r}")
+        return leaf
+
+    def rank(self, trust: Trust) -> tuple[object, ...]:
+        """Of two records of one peer the one of the greater rank holds; raises Refused.
+
+        First of all the later certificate: it is how an owner outdoes whoever stole the key before it.
+        """
+        rest = (self.incarnation, self.nonce, self.version, self.left, self.address, self.certificate)
+        return (self.owner(trust).since, *rest)
 
     def sign(self, sign: Callable[[bytes], bytes], federation: str) -> Record:
         """By the key of the certificate inside."""
@@ -166,11 +177,16 @@ class Record(NamedTuple):
 
     def verify(self, trust: Trust, wall: float) -> Leaf:
         """Its owner's certificate, if it is to be believed and the owner signed this; raises Refused."""
+        self.owner(trust)
         leaf = trust.leaf(self.certificate, wall)
-        if leaf.id != self.id:
-            raise Refused(Reason.IDENTITY, f"a record about {self.id!r} with the certificate of {leaf.id!r}")
         if not verified(leaf.key, self.signature, self._statement(trust.anchor.federation)):
             raise Refused(Reason.SIGNATURE, f"a record of {self.id!r} that it did not sign")
+        if self.incarnation > leaf.latest:
+            raise Refused(
+                Reason.VERSION,
+                f"a record of {self.id!r} of the incarnation {self.incarnation}; under its certificate there "
+                f"is none after {leaf.latest}",
+            )
         return leaf
 
     def encode(self) -> bytes:

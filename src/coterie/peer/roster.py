@@ -22,6 +22,10 @@ class Roster(Protocol):
         """Members that are dead or have left, the longest first."""
         ...
 
+    def incarnation(self, peer: str) -> int | None:
+        """The one that the signed record of a member names; None: it has said nothing of itself."""
+        ...
+
     async def gossip(self, sender: str, packet: bytes) -> bytes:
         """News about members, for news about members."""
         ...
@@ -46,6 +50,9 @@ class Fixed:
 
     def gone(self) -> Sequence[str]:
         return ()
+
+    def incarnation(self, peer: str) -> int | None:
+        return None
 
     async def gossip(self, sender: str, packet: bytes) -> bytes:
         raise Refused(Reason.PROTOCOL, "this peer has a fixed list of members and does not gossip")

@@ -48,7 +48,8 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     fixed = Fixed(settings.peers, identity.id)
-    node = Node(identity.id, settings, client, store, fixed, wall=time.time())
+    latest = identity.leaf.latest
+    node = Node(identity.id, settings, client, store, fixed, wall=time.time(), latest=latest)
     gossip = None if settings.peers else _gossip(settings, identity, node.incarnation)
     if gossip is not None:
         node.roster = gossip
@@ -58,11 +59,12 @@ async def serve(
     denied = gossip.membership.denied if gossip else current.denied
     calls = Calls()
     terms = identity, node.schema, settings.run, settings.algorithm
-    transport = GrpcTransport(*terms, denied=denied, count=calls.side("out"), seed=client.number)
+    news = gossip.news if gossip else lambda peer: b""
+    transport = GrpcTransport(*terms, denied=denied, count=calls.side("out"), seed=client.number, news=news)
     refused = partial(node.refused, said=True)  # whoever refuses something logs it
     server = GrpcServer(*terms, node, denied=denied, count=calls.side("in"), refused=refused)
     loop.add_reader(stderr, stderr.read, partial(refused, STRANGER))
-    page = Page(node.status, calls)
+    page = Page(lambda: {**node.status(), "connections": server.guard.status()}, calls)
     tasks: list[asyncio.Task[None]] = []
     try:
         listening = await server.start(settings.listen or settings.address)

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from coterie.core.types import Message
 
-__all__ = ["Answers", "Letter", "Transport", "Version"]
+__all__ = ["Answers", "Letter", "Seen", "Transport", "Version"]
 
 
 class Version(NamedTuple):
@@ -16,6 +16,16 @@ class Version(NamedTuple):
     """Grows at each start of the process."""
     event: int
     """The number of state changes (local step, mix, adopt) in the life of this peer's model."""
+
+
+class Seen(NamedTuple):
+    """The newest model that was taken from a peer; ordered, and a later certificate begins anew."""
+
+    since: int
+    """When the certificate under which it came began to hold, seconds since 1970."""
+    version: Version
+    mark: str
+    """How its digest begins."""
 
 
 class Letter(NamedTuple):
@@ -29,6 +39,8 @@ class Letter(NamedTuple):
     digest: str
     """SHA-256 of the body, hex."""
     message: Message
+    since: int = 0
+    """When the sender's certificate began to hold, seconds since 1970."""
 
     @property
     def mark(self) -> str:

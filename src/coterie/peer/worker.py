@@ -160,7 +160,8 @@ class Worker:
                 return Woken(None, [], refused)
             act = partial(self.learner.wake, [Heard(slot, letter.message) for letter, slot in taken])
             heard = [[x.sender, x.version, slot] for x, slot in taken]
-            mixed = self._recorded("wake", act, heard=heard, digests=[x.mark for x, _ in taken])
+            digests, since = [x.mark for x, _ in taken], [x.since for x, _ in taken]
+            mixed = self._recorded("wake", act, heard=heard, digests=digests, since=since)
             for letter, _ in taken:
                 self.company.record(letter)
             return Woken(mixed, [letter.sender for letter, _ in taken], refused)
@@ -176,9 +177,8 @@ class Worker:
             self._refuse_closing()
             slot = self._slot(letter.sender, gone)
             facts = {"peer": letter.sender, "version": letter.version, "slot": slot, "digest": letter.mark}
-            mixed = self._recorded(
-                "adopt", partial(self.learner.receive, Heard(slot, letter.message)), **facts
-            )
+            act = partial(self.learner.receive, Heard(slot, letter.message))
+            mixed = self._recorded("adopt", act, **facts, since=letter.since)
             self.company.record(letter)
             return mixed
 
