@@ -121,7 +121,8 @@ def test_a_damaged_journal_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptur
     journal.close()
     assert past.damage is not None
     assert past.damage.startswith("line 3, from byte ")
-    assert (past.incarnation, past.newest) == (4, {"p1": Seen(0, Version(2, 3), "0003")})  # of the sound lines
+    newest = {"p1": Seen(0, Version(2, 3), "0003")}  # of the sound lines
+    assert (past.incarnation, past.newest) == (4, newest)
     (aside,) = tmp_path.glob("journal.damaged-*.jsonl")
     assert aside.read_bytes() == damaged
     (first,) = read(file)
