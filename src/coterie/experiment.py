@@ -105,8 +105,8 @@ def _counted(seeds: Any) -> Any:
 def _plugin(value: Any) -> Any:
     if not isinstance(value, str | Mapping | Plugin):
         raise ValueError(
-            "expected a name, or a table of a name and options; what is your own is named by its module: "
-            "'mine:load' is load in mine.py"
+            'input should be a name, or a table with one, such as { name = "…" }; what is your own is named '
+            "by its module: 'mine:load' is load in mine.py"
         )
     return _named(value)
 

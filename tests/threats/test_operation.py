@@ -92,6 +92,7 @@ def test_one_bit_of_a_journal_is_flipped(tmp_path: Path) -> None:
         world.start()
         world.agree(seconds=30)
         world.exchanged()
+        world.until(lambda: bool(world.rows("p1", "saved")))
         world.kill("p1")
         before, former = world.rows("p1", "saved")[-1], world.rows("p1", "start")[-1]["incarnation"]
         file = world.processes["p1"].state / "journal.jsonl"

@@ -36,8 +36,8 @@ class Limits:
     """For one try to connect; after a lost packet the next try is faster than the wait for this one."""
     floor: float = 10.0
     """What any call may take, whatever its size."""
-    rate: float = 50_000.0
-    """Bytes a second below which a body is too slow."""
+    rate: float = 10_000.0
+    """Bytes a second below which a body is too slow: a line of 100 kbit/s carries any model."""
     stall: float = 10.0
     """How long a stream may stand still."""
     peer_calls: int = 8
