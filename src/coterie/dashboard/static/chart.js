@@ -68,7 +68,8 @@ export function chart({
         svg("text", { class: "tick", x: LEFT - 7, y: y(v) + 3.5, "text-anchor": "end" }, tick(v))]),
       svg("text", { class: "tick", x: LEFT, y: height - 8 }, `iteration ${count(start)}`),
       ticks(start, end, Math.max(2, Math.floor(inner / 110))).filter((t) => x(t) - LEFT > 100).map((t) =>
-        svg("text", { class: "tick", x: x(t), y: height - 8, "text-anchor": "middle" }, count(t))),
+        svg("text", { class: "tick", x: Math.min(x(t), inner - lettered(count(t), 400) / 2), y: height - 8,
+          "text-anchor": "middle" }, count(t))),
       mark !== undefined && mark !== null && mark >= start && mark <= end
         && svg("line", { class: "mark", x1: x(mark), x2: x(mark), y1: TOP, y2: high }),
       grey.map((line) => svg("path", { class: "line other", d: stroke(line, x, y) })),
