@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 PHONE = {"width": 390, "height": 800}
 LONG = "KD-PDFL (as the paper has it)"
+DRAWN = """nodes => nodes.length > 0 && nodes.every((node) => {
+  const own = node.getBoundingClientRect(), whole = node.closest("svg").getBoundingClientRect();
+  return own.left >= whole.left - 1 && own.right <= whole.right + 1;
+})"""
 INSIDE = """names => names.every((name) => {
     const [a, b] = [name, name.closest('.card')].map((node) => node.getBoundingClientRect());
     return a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom;
@@ -87,6 +91,7 @@ def test_names_are_whole_and_stay_in_their_card(window: Open, place: str, run: s
     page = overview(window, place, run, viewport={"width": width, "height": 900})
     names = page.locator("figure :is(.name, .value, .key)")
     assert names.evaluate_all(INSIDE)
+    assert page.locator("figure .tick").evaluate_all(DRAWN)
     said = " ".join(names.all_text_contents())
     assert "…" not in said
     assert (LONG in said) == (run != "many")
