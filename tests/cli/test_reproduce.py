@@ -54,6 +54,12 @@ def test_table1(coterie: Command, data: Path) -> None:
     resumed = coterie("reproduce", "table1", "--quick", "--data", data, "--resume", "--json")
     assert json.loads(resumed.out) == values
 
+    Path("runs/table1/table1.json").unlink()
+    Path("runs/table1/table1.md").write_text("my own notes")
+    foreign = coterie("reproduce", "table1", "--quick", "--data", data, "--resume")
+    says(foreign.err, "is not known to be a file that coterie wrote, so it is not replaced")
+    assert Path("runs/table1/table1.md").read_text() == "my own notes"
+
 
 @pytest.mark.parametrize(
     ("target", "dataset"),

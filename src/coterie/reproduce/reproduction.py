@@ -24,7 +24,7 @@ from coterie.reproduce.settings import DATASETS, Target, experiment, readings, r
 from coterie.reproduce.sheets import Sheet, latex, markdown
 from coterie.reproduce.sources import Source, missing, source
 from coterie.runs import Run
-from coterie.runs.files import encode, explained, replace
+from coterie.runs.files import MARK, encode, explained, refuse_foreign, replace
 from coterie.runs.style import STYLE
 from coterie.runs.tracks import Track
 
@@ -77,7 +77,7 @@ def reproduce(
     given = data if data is not None else os.environ.get("COTERIE_DATA")
     root = Path(given) if given else None
     folder = Path(out) if out is not None else Path("runs") / target
-    _refuse(folder, resume)
+    _refuse(folder, target, resume)
     wanted = (dataset,) if dataset else goal.datasets
     found = [s for name in wanted if (s := source(name, root))]
     if not found:
@@ -99,6 +99,7 @@ def reproduce(
     by_source = {s.name: [p for p in parts if p.source is s] for s in found}
     chosen = reading or ("tuned" if target == "regimes" else goal.reading)
     values: dict[str, Any] = {
+        "generator": MARK,
         "target": target,
         "quick": quick,
         "reading": {"name": chosen, **readings().get(chosen, {})},
@@ -123,7 +124,7 @@ def reproduce(
     return Report(values, sheets, headers, [*(folder / name for name in files), *drawn])
 
 
-def _refuse(folder: Path, resume: bool) -> None:
+def _refuse(folder: Path, target: str, resume: bool) -> None:
     with explained(folder, "read"):
         filled = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if filled and not resume:
@@ -134,6 +135,9 @@ def _refuse(folder: Path, resume: bool) -> None:
         raise RunError(
             f"there is nothing to resume in {folder}; start without --resume, or name another with --out"
         )
+    told = folder / f"{target}.json"  # written first: where it is coterie's, so are the tables beside it
+    others = [] if told.exists() else [path for path in folder.glob(f"{target}[.-]*") if path.is_file()]
+    refuse_foreign(*(others or [told]))
 
 
 def _numbers(target: str, parts: Sequence[_Part]) -> dict[str, Any]:
