@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,19 +9,9 @@ from rich.console import Console
 
 from coterie.reproduce import table1
 from coterie.reproduce.sheets import Cell, Sheet, latex, markdown, terminal
-from coterie.runs.tracks import SCORES, Track
+from tests.reproduce import made
 
-
-def track(label: str, seed: int, personal: list[float], uniform: list[float], clients: int = 20) -> Track:
-    scores = dict.fromkeys(SCORES, np.zeros((1, 2)))
-    scores |= {"personal": np.array([personal]), "global": np.array([uniform])}
-    two = np.zeros(2, dtype=np.int64)
-    return Track(
-        world=0, name=f"{label} [clients={clients}]", label=label, seed=seed,
-        setting={"data.clients": clients}, alone=label == "Local", classes=("a",), group=two, train=two,
-        labels=two[:, None], t=np.array([300]), scores=scores, bytes=np.array([0]), diverged=((),),
-    )  # fmt: skip
-
+track = partial(made.track, setting={"data.clients": 20})
 
 TRACKS = [
     track("Local", 0, [0.8, 1.0], [0.2, 0.2]),
@@ -59,7 +50,8 @@ def test_one_seed_has_no_tests() -> None:
 
 
 def test_a_cell_that_the_paper_leaves_empty() -> None:
-    (row,) = table1.table1([track("Local", 0, [0.5, 0.5], [0.1, 0.1], clients=10)], "iot")["rows"]
+    ten = track("Local", 0, [0.5, 0.5], [0.1, 0.1], setting={"data.clients": 10})
+    (row,) = table1.table1([ten], "iot")["rows"]
     assert (row["paper"], row["difference"], row["nearer"]) == (None, None, None)
 
 
