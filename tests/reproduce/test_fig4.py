@@ -60,6 +60,13 @@ def test_who_has_diverged_is_left_out_of_the_gain_on_both_sides() -> None:
     assert ours["gain"]["mean"] == pytest.approx([0.1])  # .6 - .5, though Local's mean is .7
 
 
+@pytest.mark.parametrize("twin", [True, False])
+def test_a_gain_that_nobody_has_is_absent(twin: bool) -> None:
+    local, ours = pair(0, 1, [0.5, 0.9], [NAN, NAN], [NAN, NAN])
+    found = method([local, ours if twin else replace(ours, twin=None)], "KD-PDFL")
+    assert found["gain"]["mean"] == pytest.approx([NAN], nan_ok=True)
+
+
 def test_what_is_drawn() -> None:
     figure = picture(fig4(TRACKS), TRACKS, "EMNIST")
     assert figure.get_suptitle() == "EMNIST: 2 clients, 2 seeds"
