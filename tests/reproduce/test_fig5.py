@@ -110,3 +110,15 @@ def test_what_is_drawn(run: Run) -> None:
     )
     shown = np.ma.filled(np.ma.asarray(ax.images[0].get_array()), NAN)
     assert shown == pytest.approx(share[np.ix_(values["order"], values["order"])], nan_ok=True)
+
+
+def test_a_world_whose_clients_all_diverged_is_left_out(tmp_path: Path) -> None:
+    rows = [*METRICS[:-1], metrics(3, 10, [NAN] * 4, diverged=[0, 1, 2, 3])]
+    _, some = panels(make(tmp_path / "one", EXPERIMENT, CLIENTS, rows, EXCHANGES))
+    assert some["personal"] == pytest.approx(0.75)  # seed 4 alone
+    lost = [metrics(world, 10, [NAN] * 4, diverged=[0, 1, 2, 3]) for world in range(4)]
+    run = make(tmp_path / "all", EXPERIMENT, CLIENTS, lost, EXCHANGES)
+    values = fig5(run)
+    assert [p["personal"] for p in values["panels"]] == [None, None]
+    axes = picture(values, run.tracks[0], "IoT devices", 2).axes
+    assert [text.get_text() for ax in axes[:2] for text in ax.texts] == ["label AUC 0.50", "label AUC 0.40"]
