@@ -124,3 +124,5 @@ def test_what_people_read(values: dict[str, Any]) -> None:
     ]
     assert "Paired over 3 seeds" in tests.note
     assert "cannot be below 0.250 with 3 seeds" in tests.note
+    # of the four of each score the two of the feature shift do not vary, so Holm has two to correct
+    assert "corrected for the 2 tests of a score" in tests.note

@@ -66,6 +66,16 @@ def test_what_people_read() -> None:
     assert "cannot be below 0.500" in tests.note
 
 
+def test_the_note_tells_where_tests_differ_in_seeds_and_number() -> None:
+    lost = [track("FedAvg", seed, [0.5, 0.5 + seed / 10], [made.NAN] * 2) for seed in (0, 1)]
+    third = [track("Local", 2, [0.5, 0.5], [0.1, 0.1]), track("KD-PDFL", 2, [0.6, 0.8], [0.5, 0.6])]
+    _, tests = table1.sheets(table1.table1([*TRACKS, *third, *lost], "iot"), "IoT devices")
+    # Local has three seeds, FedAvg two, and on all labels none
+    assert "Paired over 2 or 3 seeds" in tests.note
+    assert "corrected for the 1 or 2 tests of a score" in tests.note
+    assert "cannot be below 0.250 with 3 seeds" in tests.note
+
+
 SHEET = Sheet("A_b", ("M", "50 %"), [[Cell("1"), Cell("2 ± 1", True)], [Cell("3"), Cell("–")]], "p < 1")
 
 
