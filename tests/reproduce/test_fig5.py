@@ -9,6 +9,7 @@ import pytest
 from coterie.experiment import Experiment
 from coterie.reproduce.fig5 import fig5, picture
 from coterie.runs import Run
+from coterie.runs.tracks import Floats
 from tests.runs.made import NAN, exchange, make, metrics
 
 EXPERIMENT = Experiment.parse(
@@ -108,7 +109,7 @@ def test_what_is_drawn(run: Run) -> None:
             [1 / 4, 1 / 2, 1 / 4, NAN],
         ]
     )
-    shown = np.ma.filled(np.ma.asarray(ax.images[0].get_array()), NAN)
+    shown: Floats = np.ma.filled(np.ma.asarray(ax.images[0].get_array()), NAN)
     assert shown == pytest.approx(share[np.ix_(values["order"], values["order"])], nan_ok=True)
 
 
