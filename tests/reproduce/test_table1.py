@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,19 +9,9 @@ from rich.console import Console
 
 from coterie.reproduce import table1
 from coterie.reproduce.sheets import Cell, Sheet, latex, markdown, terminal
-from coterie.runs.tracks import SCORES, Track
+from tests.reproduce import made
 
-
-def track(label: str, seed: int, personal: list[float], uniform: list[float], clients: int = 20) -> Track:
-    scores = dict.fromkeys(SCORES, np.zeros((1, 2)))
-    scores |= {"personal": np.array([personal]), "global": np.array([uniform])}
-    two = np.zeros(2, dtype=np.int64)
-    return Track(
-        world=0, name=f"{label} [clients={clients}]", label=label, seed=seed,
-        setting={"data.clients": clients}, alone=label == "Local", classes=("a",), group=two, train=two,
-        labels=two[:, None], t=np.array([300]), scores=scores, bytes=np.array([0]), diverged=((),),
-    )  # fmt: skip
-
+track = partial(made.track, setting={"data.clients": 20})
 
 TRACKS = [
     track("Local", 0, [0.8, 1.0], [0.2, 0.2]),
@@ -59,7 +50,8 @@ def test_one_seed_has_no_tests() -> None:
 
 
 def test_a_cell_that_the_paper_leaves_empty() -> None:
-    (row,) = table1.table1([track("Local", 0, [0.5, 0.5], [0.1, 0.1], clients=10)], "iot")["rows"]
+    ten = track("Local", 0, [0.5, 0.5], [0.1, 0.1], setting={"data.clients": 10})
+    (row,) = table1.table1([ten], "iot")["rows"]
     assert (row["paper"], row["difference"], row["nearer"]) == (None, None, None)
 
 
@@ -72,6 +64,16 @@ def test_what_people_read() -> None:
     assert tests.rows[0][3].text == "+7.50 ± 3.54"
     assert "Paired over 2 seeds" in tests.note
     assert "cannot be below 0.500" in tests.note
+
+
+def test_the_note_tells_where_tests_differ_in_seeds_and_number() -> None:
+    lost = [track("FedAvg", seed, [0.5, 0.5 + seed / 10], [made.NAN] * 2) for seed in (0, 1)]
+    third = [track("Local", 2, [0.5, 0.5], [0.1, 0.1]), track("KD-PDFL", 2, [0.6, 0.8], [0.5, 0.6])]
+    _, tests = table1.sheets(table1.table1([*TRACKS, *third, *lost], "iot"), "IoT devices")
+    # Local has three seeds, FedAvg two, and on all labels none
+    assert "Paired over 2 or 3 seeds" in tests.note
+    assert "corrected for the 1 or 2 tests of a score" in tests.note
+    assert "cannot be below 0.250 with 3 seeds" in tests.note
 
 
 SHEET = Sheet("A_b", ("M", "50 %"), [[Cell("1"), Cell("2 ± 1", True)], [Cell("3"), Cell("–")]], "p < 1")

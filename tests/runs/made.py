@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,23 @@ EXPERIMENT = Experiment.parse(
         "train": {"iterations": 10},
     }
 )
-WORLDS = [
-    {"name": w.name, "label": w.label, "seed": w.seed, "setting": w.setting, "federation": w.seed}
-    for w in EXPERIMENT.worlds()
-]
+
+
+def described(experiment: Experiment) -> list[dict[str, Any]]:
+    """Its worlds; those of one seed share their clients."""
+    return [
+        {
+            "name": w.name,
+            "label": w.label,
+            "seed": w.seed,
+            "setting": w.setting,
+            "federation": experiment.seeds.index(w.seed),
+        }
+        for w in experiment.worlds()
+    ]
+
+
+WORLDS = described(EXPERIMENT)
 CLIENTS = [
     {
         "seed": seed,
@@ -42,9 +56,9 @@ def metrics(world: int, t: int, personal: list[float], **more: Any) -> dict[str,
         "world": world,
         "t": t,
         "personal": personal,
-        "global": [0.5] * 4,
-        "validation": [0.5] * 4,
-        "loss": [1.0, 2.0, 3.0, 4.0],
+        "global": [0.5] * len(personal),
+        "validation": [0.5] * len(personal),
+        "loss": [1.0 + client for client in range(len(personal))],
         "bytes": 0,
         "diverged": [],
         **more,
@@ -82,16 +96,29 @@ EXCHANGES = [
 ]
 
 
-def make(path: Path) -> Run:
-    with RunFolder.create(path, EXPERIMENT) as folder:
-        fill(folder)
+def make(
+    path: Path,
+    experiment: Experiment = EXPERIMENT,
+    clients: Sequence[dict[str, Any]] = CLIENTS,
+    metrics: Sequence[dict[str, Any]] = METRICS,
+    exchanges: Sequence[dict[str, Any]] = EXCHANGES,
+) -> Run:
+    """The run, or another of other numbers; `clients`: those of each seed."""
+    with RunFolder.create(path, experiment) as folder:
+        fill(folder, described(experiment), clients, metrics, exchanges)
     return Run(path)
 
 
-def fill(folder: RunFolder) -> None:
-    folder.describe(WORLDS, CLIENTS)
-    for row in METRICS:
+def fill(
+    folder: RunFolder,
+    worlds: Sequence[dict[str, Any]] = WORLDS,
+    clients: Sequence[dict[str, Any]] = CLIENTS,
+    metrics: Sequence[dict[str, Any]] = METRICS,
+    exchanges: Sequence[dict[str, Any]] = EXCHANGES,
+) -> None:
+    folder.describe(worlds, clients)
+    for row in metrics:
         folder.metrics(row)
-    for row in EXCHANGES:
+    for row in exchanges:
         folder.exchange(row)
     folder.status("done", 10, 10, 1.5)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coterie.reproduce.paired import holm, paired, shown
@@ -41,17 +42,25 @@ def sheet(found: Sequence[Mapping[str, Any]], name: str, column: str) -> list[Sh
     """For people: a table of the tests, if there are any; `column`: what the settings are called."""
     if not found:
         return []
-    n, scores = found[0]["n"], {test["score"] for test in found}
+    seeds, tested = {test["n"] for test in found}, Counter[str]()
+    for test in found:
+        tested[test["score"]] += test["p_t"] is not None
+    n = max(seeds)
     return [
         Sheet(
             f"{METHOD} against each other method, {name}",
             ("score", column, "against", "points", "d_z", "p (t)", "p (Wilcoxon)", "p (t, Holm)"),
             [_line(test) for test in found],
-            f"Paired over {n} seeds, two-sided; points: mean difference ± standard deviation; d_z: effect "
-            f"size; Holm: corrected for the {len(found) // len(scores)} tests of a score. "
+            f"Paired over {_either(seeds)} seeds, two-sided; points: mean difference ± standard deviation; "
+            f"d_z: effect size; Holm: corrected for the {_either(tested.values())} tests of a score. "
             f"Wilcoxon's p cannot be below {shown(2 ** (1 - n))} with {n} seeds.",
         )
     ]
+
+
+def _either(counts: Iterable[int]) -> str:
+    """The number that they all are, or all of them."""
+    return " or ".join(map(str, sorted(set(counts))))
 
 
 def _line(test: Mapping[str, Any]) -> list[Cell]:

@@ -81,8 +81,13 @@ def _values(tracks: Sequence[Track], label: str, score: str) -> Floats:
     cells: dict[int, dict[int, float]] = {}
     for t in tracks:
         if t.label == label:
-            gain = t.gain("personal") if score == "gain" else None
-            found = float(np.nanmean(gain)) if gain is not None else float("nan")
-            value = found if score == "gain" else float(t.means(score)[-1])
-            cells.setdefault(t.seed, {})[t.setting["exchange.cap"]] = value
+            cells.setdefault(t.seed, {})[t.setting["exchange.cap"]] = _value(t, score)
     return np.array([[row[k] for k in sorted(row)] for row in cells.values()])
+
+
+def _value(track: Track, score: str) -> float:
+    """The mean over the clients at the end; NaN if there is none."""
+    if score != "gain":
+        return float(track.means(score)[-1])
+    gain = track.gain("personal")
+    return float("nan") if gain is None or np.isnan(gain).all() else float(np.nanmean(gain))

@@ -47,7 +47,7 @@ def fig5(run: Run) -> dict[str, Any]:
         panel["auc"].append(auc(found.weight[found.met & alike], found.weight[found.met & ~alike]))
     for panel in panels.values():
         for fact in ("personal", "silent", "auc"):
-            there = [v for v in panel[fact] if v is not None]
+            there = [v for v in panel[fact] if v is not None and not np.isnan(v)]
             panel[fact] = float(np.mean(there)) if there else None
     return {
         "seed": first.seed,
@@ -113,10 +113,9 @@ def picture(values: Mapping[str, Any], first: Track, name: str, seeds: int) -> F
 
 
 def _facts(panel: Mapping[str, Any]) -> str:
-    parts = [f"{100 * panel['personal']:.1f} % accuracy"]
-    if panel["auc"] is not None:
-        parts.append(f"label AUC {panel['auc']:.2f}")
-    return ", ".join(parts)
+    accuracy, alike = panel["personal"], panel["auc"]
+    parts = [] if accuracy is None else [f"{100 * accuracy:.1f} % accuracy"]
+    return ", ".join(parts if alike is None else [*parts, f"label AUC {alike:.2f}"])
 
 
 def _attention(weight: Floats, order: Ints) -> Floats:

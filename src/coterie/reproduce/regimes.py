@@ -12,8 +12,6 @@ from coterie.runs.tracks import Track
 
 __all__ = ["regimes", "sheets"]
 
-FACTS = ("personal", "global", "graph_auc")
-
 
 def regimes(runs: Mapping[str, Run]) -> dict[str, Any]:
     """`rows`, one for each regime and method, and `tests`, one for each regime and other method."""
