@@ -19,12 +19,17 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_plugins", {kind: dict(registry.known(kind)) for kind in registry.KINDS})
 
 
+@pytest.fixture(scope="session")
+def outside() -> None:
+    """Sockets, other processes or a browser, for which a test waits; on a busy machine it may do so twice."""
+
+
 WAITING = ("threats", "sweep", "swarm", "dashboard", "peer")
-"""Tests that wait for processes, clusters, browsers and sockets more than they compute, the longest first."""
+"""Folders of tests that wait for others more than they compute, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They come first, so that the others compute meanwhile; a busy machine gets a second chance there."""
+    """They come first, so that the others compute meanwhile; what uses `outside` has a second chance."""
 
     def place(item: pytest.Item) -> int:
         folder = item.path.parent.name
@@ -32,5 +37,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=place)
     for item in items:
-        if place(item) < len(WAITING):
+        if "outside" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.flaky(reruns=1))

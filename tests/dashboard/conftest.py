@@ -70,7 +70,7 @@ def chromium() -> str | None:
 
 
 @pytest.fixture(scope="module")  # an event loop is open for as long as it lives
-def browser() -> Iterator[Browser]:
+def browser(outside: None) -> Iterator[Browser]:
     if (path := chromium()) is None:
         pytest.skip(
             "no Chromium on this machine: install it (such as apt install chromium), "

@@ -17,6 +17,7 @@ def test_a_peer_elsewhere() -> None:
         dashboard(peers=["10.0.0.1:7000"], port=0)
 
 
+@pytest.mark.usefixtures("outside")
 def test_a_port_in_use_is_told_before_any_peer_starts(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -103,6 +103,7 @@ def test_names_and_texts_of_peers_are_never_markup(window: Open, tmp_path: Path)
                 live.close()
 
 
+@pytest.mark.usefixtures("outside")
 def test_views_are_as_many_as_the_page_asks_for() -> None:
     with impostor(lambda n: page(said(n))) as address, closing(SwarmSource([address])) as source:
         views = ("status", "members", "weights", "exchanges", "refusals", "peer")

@@ -95,6 +95,7 @@ def test_a_state_folder_tells_what_was_said(tmp_path: Path) -> None:
     assert peer.left
 
 
+@pytest.mark.usefixtures("outside")
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
@@ -112,6 +113,7 @@ def test_what_is_no_peer_gives_a_sentence(answer: bytes, sentence: str) -> None:
         asked(where)
 
 
+@pytest.mark.usefixtures("outside")
 def test_a_peer_that_does_not_run_gives_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="has not been started yet: there is no folder"):
         asked(tmp_path / "state")
@@ -136,6 +138,7 @@ def test_addresses_and_folders_are_told_apart(tmp_path: Path) -> None:
     assert located(str(tmp_path)) == tmp_path
 
 
+@pytest.mark.usefixtures("outside")
 def test_others_are_what_most_think_of_them() -> None:
     def of(name: str, **states: str) -> bytes:
         rows = [{**member(n), "state": state} for n, state in states.items()]
@@ -159,6 +162,7 @@ def test_others_are_what_most_think_of_them() -> None:
         assert source.answer("peer", {})["name"] == "p0"
 
 
+@pytest.mark.usefixtures("outside")
 def test_a_status_that_makes_no_sense_gives_a_sentence(tmp_path: Path) -> None:
     answer = page(said(members=[{"id": 7}]))
     with impostor(lambda _: answer) as where, closing(SwarmShelf([where], tmp_path)) as shelf:

@@ -10,5 +10,5 @@ from tests.peer.loopback import Federation
 
 
 @pytest.fixture
-def wards(tmp_path: Path) -> Federation:
+def wards(tmp_path: Path, outside: None) -> Federation:
     return Federation(tmp_path)

@@ -51,7 +51,7 @@ def shell(*words: str) -> None:
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Iterator[Path]:
+def machines(tmp_path: Path, outside: None) -> Iterator[Path]:
     """Three namespaces, each with a home; skipped where one may not make any."""
     tag = f"coterie{os.getpid()}"
     made = []

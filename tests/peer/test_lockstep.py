@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 Want = Mapping[tuple[str, int], Outcome]
+Over = Callable[[list[Host], Path, int], Coroutine[Any, Any, None]]
 
 
 async def over_memory(hosts: list[Host], _folder: Path, iterations: int) -> None:
@@ -73,12 +74,9 @@ async def over_grpc(hosts: list[Host], folder: Path, iterations: int) -> None:
         await advance(hosts, transports, addresses, iterations)
 
 
-TRANSPORTS = {"memory": over_memory, "gRPC": over_grpc}
-
-
-def check(world: World, transport: str, folder: Path, want: Want) -> None:
+def check(world: World, over: Over, folder: Path, want: Want) -> None:
     hosts = hosts_of(world)
-    asyncio.run(TRANSPORTS[transport](hosts, folder, world.experiment.train.iterations))
+    asyncio.run(over(hosts, folder, world.experiment.train.iterations))
     got = tensors([h.learner.now.state for h in hosts])
     same(got, {k: v for k, v in want[world.name, world.seed].tensors.items() if "/" in k}, CLOSE)
 
@@ -96,11 +94,14 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Want:
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_every_method_as_in_the_simulator(
-    method: str, transport: str, simulated: Want, tmp_path: Path
-) -> None:
-    check(worlds(EVERY)[method], transport, tmp_path, simulated)
+def test_every_method_in_memory_as_in_the_simulator(method: str, simulated: Want, tmp_path: Path) -> None:
+    check(worlds(EVERY)[method], over_memory, tmp_path, simulated)
+
+
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_every_method_over_grpc_as_in_the_simulator(method: str, simulated: Want, tmp_path: Path) -> None:
+    check(worlds(EVERY)[method], over_grpc, tmp_path, simulated)
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
@@ -108,4 +109,4 @@ def test_variants_as_in_the_simulator(changes: dict[str, Any], tmp_path: Path) -
     e = hard(**changes)
     want = finished(prepare(e), tmp_path)
     for world in e.worlds():
-        check(world, "memory", tmp_path, want)
+        check(world, over_memory, tmp_path, want)

@@ -60,6 +60,7 @@ def visited(*requests: bytes, facts: dict[str, Any] = FACTS) -> list[bytes]:
     return asyncio.run(main())
 
 
+@pytest.mark.usefixtures("outside")
 def test_metrics_for_prometheus() -> None:
     (answer,) = visited(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     lines = answer.decode().splitlines()
@@ -84,6 +85,7 @@ def test_metrics_for_prometheus() -> None:
     assert not any(line.startswith("coterie_global_accuracy") for line in lines)
 
 
+@pytest.mark.usefixtures("outside")
 def test_health_says_what_is_wrong() -> None:
     (well,) = visited(b"GET /health HTTP/1.1\r\n\r\n")
     assert b"200 OK" in well
@@ -92,6 +94,7 @@ def test_health_says_what_is_wrong() -> None:
     assert b"the disk is full" in ill
 
 
+@pytest.mark.usefixtures("outside")
 @pytest.mark.parametrize(
     ("request_", "answer"),
     [
@@ -110,6 +113,7 @@ def test_odd_visitors(request_: bytes, answer: bytes) -> None:
     assert b"200 OK" in second  # it is none the worse for it
 
 
+@pytest.mark.usefixtures("outside")
 def test_connections_are_bounded_and_those_who_ask_are_answered(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever says nothing, half a request, or never reads its answer makes room for those who come later."""
     loud = {**FACTS, "refusals": {f"{i:0999}": i for i in range(10_000)}}  # no socket's buffers hold 10 MB
@@ -166,6 +170,7 @@ def test_only_on_loopback(address: str) -> None:
         status(address)
 
 
+@pytest.mark.usefixtures("outside")
 def test_a_port_in_use_is_told() -> None:
     async def main() -> None:
         first = Page(lambda: FACTS, Calls())
@@ -179,6 +184,7 @@ def test_a_port_in_use_is_told() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("outside")
 def test_nobody_there(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="no peer runs on the state folder"):
         status(str(tmp_path))

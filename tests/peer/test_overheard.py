@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("outside")
+
 HEAD = "I1115 22:13:46.413174   27787 ssl_transport.cc:2563] Handshake failed with error SSL_ERROR_SSL: "
 EXPIRED = "error:1000007d:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: certificate has expired"
 PLAIN = "error:1000009c:SSL routines:OPENSSL_internal:HTTP_REQUEST: Invalid certificate verification context"

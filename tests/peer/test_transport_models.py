@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from coterie.peer import proof, wire
+from coterie.peer.company import Company
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.grpc_common import SERVICE, grpc
 from coterie.peer.identity import Identity
@@ -41,12 +42,13 @@ from tests.peer.loopback import (
 
 
 def test_row_10_a_replay_is_without_effect_and_a_conflict_is_refused(wards: Federation) -> None:
+    company = Company(0, 4, {}, {})
+
     class Strict(Desk):
         async def deliver(self, letter: Letter) -> bool:
-            if any(old.version == letter.version and old.digest != letter.digest for old in self.taken):
-                raise Refused(
-                    Reason.CONFLICT, f"{letter.sender} sent version {letter.version} with other bytes"
-                )
+            if not company.is_newer(letter):
+                return False
+            company.record(letter)
             return await super().deliver(letter)
 
     async def main() -> None:
@@ -61,11 +63,14 @@ def test_row_10_a_replay_is_without_effect_and_a_conflict_is_refused(wards: Fede
                 False,
             ]
             other = {**MESSAGE, "layer.bias": torch.zeros(3)}
-            with pytest.raises(Refused, match="with other bytes") as caught:
+            with pytest.raises(Refused, match="p1 has two models of version 1:1") as caught:
                 await transport.push("p0", address, letter("p1", other))
             assert caught.value.reason is Reason.CONFLICT
+            with pytest.raises(Refused, match="the model 1:0 of p1 is older than 1:1") as caught:
+                await transport.push("p0", address, letter("p1", event=0))
+            assert caught.value.reason is Reason.STALE
             assert len(desk.taken) == 1
-            assert tally.outcomes["push", "conflict"] == 1
+            assert (tally.outcomes["push", "conflict"], tally.outcomes["push", "stale"]) == (1, 1)
 
     asyncio.run(main())
 

@@ -13,18 +13,26 @@ from tests.peer.free import alone
 
 def test_jobs_without_end_do_not_keep_it_from_learning(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, rate=1000) as node:
-            jobs, over = node.worker._jobs, False
+        async with alone(tmp_path, rate=1000, train={"iterations": 100_000}) as node:
+            done: list[int] = []
 
-            def another() -> None:  # as when many members push at once, each again as soon as it is answered
-                if not over:
-                    jobs.put(another)
+            def job() -> None:
+                done.append(node.worker.now.t)
+                time.sleep(0.001)  # the work: the next ones are asked for meanwhile
 
-            for _ in range(4):
-                jobs.put(another)
+            async def member() -> None:  # as when many push at once, each again as soon as it is answered
+                while True:
+                    await node.worker.do(job)
+
+            members = [asyncio.ensure_future(member()) for _ in range(8)]
+            first = node.worker.now.t
             async with asyncio.timeout(20):
-                await node.worker.at(node.worker.now.t + 20)
-            over = True
+                await node.worker.at(first + 20)
+            assert node.worker.now.t >= first + 20
+            assert len(set(done)) > 1  # there were jobs between several steps
+            for one in members:
+                one.cancel()
+            await asyncio.wait(members)
 
     asyncio.run(main())
 

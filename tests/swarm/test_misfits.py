@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from coterie.swarm.plan import free_ports
 from coterie.swarm.process import PeerProcess
 from tests.swarm.hatched import hatched, until
@@ -22,6 +24,7 @@ def complaint(process: PeerProcess, *words: str) -> bool:
     return any(all(word in line for word in words) for line in told)
 
 
+@pytest.mark.usefixtures("outside")
 def test_misfits(tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     own: dict[int, dict[str, Any]] = {

@@ -12,6 +12,7 @@ from coterie.swarm import plan
 from coterie.swarm.plan import free_ports
 
 
+@pytest.mark.usefixtures("outside")
 def test_ports_that_are_taken_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     first = free_ports(3)
     assert len({*first, *free_ports(3)}) == 6

@@ -26,6 +26,7 @@ def state(process: PeerProcess) -> dict[str, Any]:
     return process.status() or {"t": 0, "state": "silent", "exchanges": 0}
 
 
+@pytest.mark.usefixtures("outside")
 @pytest.mark.parametrize("method", known("algorithm"))
 def test_a_swarm_with_losses_and_a_kill_replays_to_the_same_models(method: str, tmp_path: Path) -> None:
     with hatched(tmp_path, method, rate=40, save=0.2) as peers:
@@ -69,6 +70,7 @@ class Watched:
         self.seen += any(one is not None for one in status)
 
 
+@pytest.mark.usefixtures("outside")
 def test_a_swarm_ends_in_an_ordinary_run_folder(tmp_path: Path) -> None:
     e = experiment(methods={"KD-PDFL": {}}, dtype="float32", data__clients=3, train__iterations=40)
     shown = Watched()
@@ -89,6 +91,7 @@ def test_a_swarm_ends_in_an_ordinary_run_folder(tmp_path: Path) -> None:
         swarm(e, "KD-PDFL", tmp_path / "run")
 
 
+@pytest.mark.usefixtures("outside")
 def test_stopped_before_it_began_it_leaves_no_key(tmp_path: Path) -> None:
     asked = threading.Event()
     asked.set()

@@ -32,7 +32,7 @@ LEAN = {"object_store_memory": 80 << 20, "include_log_monitor": False}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster(outside: None) -> Iterator[Any]:
     """Two machines with a core each, and a head without; what they keep for themselves goes at the end."""
     from ray.cluster_utils import Cluster
 

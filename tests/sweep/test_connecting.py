@@ -14,6 +14,7 @@ from coterie.sweep.conduct import sweep
 from tests.sweep.small import grid
 
 
+@pytest.mark.usefixtures("outside")
 def test_an_address_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = grid(tmp_path)
     with socket.socket() as deaf:

@@ -131,6 +131,7 @@ def test_asked_to_stop_it_saves_and_goes_on(tmp_path: Path, whole: Sweep, number
         equal(found.path / "jobs" / job, whole.path / "jobs" / job)
 
 
+@pytest.mark.usefixtures("outside")
 def test_killed_it_goes_on(tmp_path: Path) -> None:
     """SIGKILL in the middle of the first job; the rest comes to the same bits."""
     small = gated(tmp_path)

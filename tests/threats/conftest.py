@@ -10,7 +10,7 @@ from tests.threats.security_siege import Siege
 
 
 @pytest.fixture(scope="module")
-def siege(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Siege]:
+def siege(tmp_path_factory: pytest.TempPathFactory, outside: None) -> Iterator[Siege]:
     siege = Siege(tmp_path_factory.mktemp("siege"))
     try:
         siege.begin()

@@ -31,6 +31,8 @@ from tests.threats.security_siege import HOME, Siege
 from tests.threats.wire import enter
 from tests.threats.world import PORT, World, opened
 
+pytestmark = pytest.mark.usefixtures("outside")
+
 
 @contextlib.contextmanager
 def mapped(at: str, to: str, namespace: Path | None = None) -> Iterator[Forwarder]:

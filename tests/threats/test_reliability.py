@@ -34,6 +34,8 @@ from tests.threats.faults import die_at, shift_clock
 from tests.threats.nemesis import Nemesis
 from tests.threats.world import World, opened
 
+pytestmark = pytest.mark.usefixtures("outside")
+
 BIG = {"name": "mlp", "hidden": [1000, 1000]}
 """Four megabytes."""
 

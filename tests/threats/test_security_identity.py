@@ -24,6 +24,8 @@ from tests.peer.loopback import Desk, reason, refused_push, serving
 from tests.threats.security_siege import HOME, Siege, rejected, turned_away
 from tests.threats.world import opened
 
+pytestmark = pytest.mark.usefixtures("outside")
+
 
 @pytest.mark.parametrize(
     ("forgery", "why"),

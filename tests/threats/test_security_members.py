@@ -20,6 +20,8 @@ from coterie.peer.transport import Version
 from tests.threats.security_siege import HOME, Siege, rejected
 from tests.threats.world import World
 
+pytestmark = pytest.mark.usefixtures("outside")
+
 OWNER = "p1"
 
 

@@ -25,6 +25,8 @@ from tests.peer.loopback import Federation, raw_push
 from tests.threats.security_siege import HOME, Siege, rejected
 from tests.threats.world import opened
 
+pytestmark = pytest.mark.usefixtures("outside")
+
 
 def test_row_10_replays_and_conflicts(siege: Siege) -> None:
     first, other, older = (

@@ -7,10 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from coterie.replay import replay
 from tests.threats.checker import check
 from tests.threats.faults import late_bodies
 from tests.threats.world import World, opened
+
+pytestmark = pytest.mark.usefixtures("outside")
 
 QUICK = ("p0", "p1")
 SETTINGS = {"model": {"name": "mlp", "hidden": [48, 48]}, "rate": 40, "exchange": {"every": 8}}

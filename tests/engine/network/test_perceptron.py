@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import vmap
 
 from coterie.core.task import Task
@@ -70,10 +71,10 @@ def test_without_a_gpu_there_is_none() -> None:
 
 
 def test_what_the_kernel_cannot_do_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = torch.zeros(1, 2, 6, dtype=torch.int64)
-    there: Any = SimpleNamespace(
-        device=SimpleNamespace(type="cuda"), dtype=torch.float32, flatten=lambda _: None
-    )
+    rows, labels = torch.zeros(2, 1, 2, 6, dtype=torch.int64)
+    lr, losses = torch.ones(1, 2), torch.zeros(1, 2)
+    with FakeTensorMode():  # no numbers, so no GPU is needed
+        there, double = (torch.empty(7, 5, device="cuda", dtype=d) for d in (torch.float32, torch.float64))
     model = Mlp((3,)).build((5,), 4)
     params = {k: torch.zeros(2, *v.shape) for k, v in model.named_parameters()}
 
@@ -82,13 +83,22 @@ def test_what_the_kernel_cannot_do_is_left_to_others(monkeypatch: pytest.MonkeyP
         one = made(model, (5,))
         assert one
         state = State(params, {}, {}, {}, {})
-        return one.descend(state, pool, rows, rows, torch.ones(1, 2), None), one.kernel
+        return one.descend(state, pool, rows, labels, lr, None), one.kernel
+
+    def steps(weights: list[Tensor], *given: Any) -> Tensor:
+        names = ("1.weight", "1.bias", "3.weight", "3.bias")
+        assert all(one is params[name] for one, name in zip(weights, names, strict=True))
+        scaling, eps, momentum, pool, *others, precision = given
+        assert (scaling, eps, momentum, pool.shape, precision) == ([], 0.0, 0.0, (7, 5), "ieee")
+        assert all(a is b for a, b in zip(others, (rows, labels, lr, None), strict=True))
+        return losses
 
     def full(*given: Any) -> Tensor:
         raise FullError
 
-    assert tried(able := kernel()) != (None, able)
+    assert tried(able := kernel(steps=steps)) == (losses, able)
     assert tried(able, torch.zeros(7, 5)) == (None, able)
+    assert tried(able, double) == (None, able)
     assert tried(able := kernel(fits=lambda *sizes: False)) == (None, able)
     assert tried(kernel(steps=full)) == (None, None)  # and it is not tried again
 
