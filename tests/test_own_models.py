@@ -162,6 +162,6 @@ def test_what_a_model_raises_is_told_with_its_line(mine: Path, name: str, line: 
 @pytest.mark.parametrize("key", ["model", "data"])
 def test_objects_in_place_of_names_are_told(key: str) -> None:
     given: Any = (torch.zeros(3, 2), torch.zeros(3))
-    with pytest.raises(ConfigError, match=r"expected a name, .*'mine:load' is load in mine\.py") as caught:
+    with pytest.raises(ConfigError, match=r"should be a name, .*'mine:load' is load in mine\.py") as caught:
         Experiment(**{key: {"set": given} if key == "data" else given})
     assert "\n" not in str(caught.value)
