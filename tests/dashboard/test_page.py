@@ -19,6 +19,7 @@ from coterie.runs.looks import NAMED
 from tests.dashboard.conftest import Open, serving
 from tests.runs.made import CLIENTS, EXPERIMENT, exchange, metrics
 from tests.runs.test_looks import made, many
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -248,10 +249,13 @@ def test_a_link_shows_the_method_seed_client_and_iteration(window: Open, address
     page.get_by_label("ordered by").select_option("number")
     page.wait_for_function("() => /t=\\d/.test(location.hash) && location.hash.includes('order=number')")
     page.wait_for_selector(".person .card")
-    facts = [page.locator(part).first.inner_text() for part in (".facts b", ".person h2")]
     other = window(page.url)
     other.wait_for_selector(".person .card")
-    assert [other.locator(part).first.inner_text() for part in (".facts b", ".person h2")] == facts
+
+    def facts(seen: Page) -> list[str]:
+        return [seen.locator(part).first.inner_text() for part in (".facts b", ".person h2")]
+
+    until(lambda: facts(other) == facts(page))  # each shows what the server has told it by now
     assert other.get_by_label("seed").input_value() == "1"
     assert other.get_by_label("ordered by").input_value() == "number"
     other.get_by_role("link", name="Clients").click()

@@ -71,6 +71,7 @@ def test_without_a_gpu_there_is_none() -> None:
 
 
 def test_what_the_kernel_cannot_do_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False  # as it is by default; others may have left it on
     rows, labels = torch.zeros(2, 1, 2, 6, dtype=torch.int64)
     lr, losses = torch.ones(1, 2), torch.zeros(1, 2)
     with FakeTensorMode():  # no numbers, so no GPU is needed
