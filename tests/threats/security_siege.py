@@ -156,7 +156,7 @@ class Siege:
     @contextlib.contextmanager
     def turned_away_at_the_door(self, *why: str, times: int = 1) -> Iterator[None]:
         """Inside, nobody gets as far as a call, and p0 says why; honest peers may be late with a model."""
-        others = set(Reason) - {Reason.STALE, Reason.HANDSHAKE}
+        others = set(Reason) - {Reason.STALE, Reason.LATE, Reason.HANDSHAKE}
         before = self.refusals(*others)
         with self.refused(Reason.HANDSHAKE, times=times):
             yield
