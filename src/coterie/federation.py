@@ -471,7 +471,7 @@ def _uniforms(seed: int, purpose: str, shape: tuple[int, ...]) -> Floats:
 
 
 def _flaw(p: torch.Tensor, shape: tuple[int, int]) -> str | None:
-    """What of a partition's answer is no label proportions."""
+    """Say what in a partition's answer is no label proportions."""
     if p.shape != shape:
         return f"shape {tuple(p.shape)}"
     sound = (p >= 0).all(dim=1) & ((p.double().sum(dim=1) - 1).abs() <= 1e-6)  # not so where there is a NaN

@@ -32,7 +32,10 @@ _LINE = 100
 
 
 def console(*, stderr: bool = False, lines: bool = False) -> Console:
-    """As wide as the terminal, or as COLUMNS says; a pipe has no edge, with `lines` whatever COLUMNS says."""
+    """Make a console as wide as the terminal, or as COLUMNS says.
+
+    A pipe has no edge; with `lines` that is so whatever COLUMNS says.
+    """
     made = Console(stderr=stderr, highlight=False)
     if not made.is_terminal and (lines or "COLUMNS" not in os.environ):
         made.width = 10_000

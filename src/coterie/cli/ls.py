@@ -74,7 +74,7 @@ def _all(folders: Sequence[str], as_json: bool) -> None:
 
 
 def _found(folder: str) -> dict[str, Any]:
-    """What each is, by its name: its first line, or how far a run has come."""
+    """List each by name with its first line, or with how far a run has come."""
     from coterie.core.registry import KINDS, listed
     from coterie.experiment import presets
 

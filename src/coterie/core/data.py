@@ -40,7 +40,7 @@ class Dataset:
     columns: tuple[str, ...] = ()
     """The features' names, where they have any."""
     transform: str = "none"
-    """What is done to the features: "standard" once the training rows are known, for mean 0 and deviation 1
+    """Treatment of the features: "standard" once the training rows are known, for mean 0 and deviation 1
     over them; any other was done already and is kept on record."""
 
 
@@ -134,6 +134,6 @@ class Federation:
     columns: tuple[str, ...] = ()
     """The features' names, where they have any."""
     transform: str = "none"
-    """What was done to them."""
+    """Treatment of the features by the data set."""
     scaling: Scaling | None = None
     """That of the transform "standard"."""

@@ -177,7 +177,7 @@ class Option(NamedTuple):
     name: str
     default: str
     values: str
-    """What it may be."""
+    """Values that the option may take."""
     help: str
 
 
@@ -230,7 +230,7 @@ _WORDS = {
     "union_tag_invalid": "input should be one of {expected_tags}",
     "union_tag_not_found": "the name is missing",
 }
-"""What pydantic says in terms of Python, by the kind of error."""
+"""Words for what pydantic says in terms of Python, by the kind of error."""
 
 
 def _in_words(item: Any) -> str:
@@ -276,7 +276,7 @@ def kind_of(given: object) -> str:
 
 
 def told(error: BaseException) -> str:
-    """What went wrong in the user's own code, and the line of it that came last."""
+    """Say what went wrong in the user's own code, and name the line of it that came last."""
     what = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NEVER)]
     own = [f for f in frames if not f.filename.startswith(_LIBRARIES)] or frames

@@ -37,7 +37,7 @@ class State(NamedTuple):
     buffers: Tensors
     optim: Tensors
     memory: Tensors
-    """What the algorithm itself remembers, such as a second model; private, never sent."""
+    """Tensors that the algorithm itself remembers, such as a second model; private, never sent."""
     rows: Tensors
     """`[M, ...]` each: what it remembers of each neighbour, such as its row of W; private, never sent.
 

@@ -1,4 +1,4 @@
-"""What a type allows, in the words of somebody who writes an experiment."""
+"""Values that a type allows, in the words of somebody who writes an experiment."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def curves(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _rows(methods: Mapping[str, Sequence[Track]]) -> list[dict[str, Any]]:
-    """What the methods are and how they are drawn."""
+    """List the methods and how each is drawn."""
     seen = looks(methods)
     return [
         {"name": name, "alone": worlds[0].alone, **seen[name]._asdict()} for name, worlds in methods.items()

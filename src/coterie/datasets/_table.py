@@ -31,7 +31,7 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     """The features' names, where they have any."""
     transform: str
-    """What is done to the features; "standard" still is to be."""
+    """Treatment of the features; "standard" is still to be applied."""
 
 
 def table(data: Dataset) -> Table:

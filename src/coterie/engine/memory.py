@@ -58,7 +58,7 @@ def models_bytes(world: World, federation: Federation, task: Task) -> int:
 
 
 def _remembered(world: World, task: Task) -> int:
-    """How many numbers one client of a world keeps in `memory` and `rows`."""
+    """Count the numbers that one client of a world keeps in `memory` and `rows`."""
     label, (params, buffers) = f"methods.{world.label}", task.start(0)
     row = first_row(0, world.experiment.data.clients, next(iter(params.values())).dtype)
     with own_code(f"{label}: init failed"):

@@ -74,5 +74,5 @@ def model(
 
 
 def _differ(one: Tensor, other: Tensor | None) -> bool:
-    """Whether they differ where the first has a number."""
+    """Tell whether two tensors differ where the first has a number."""
     return other is None or one.shape != other.shape or bool(((one != other) & (one == one)).any())

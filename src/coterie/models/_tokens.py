@@ -1,4 +1,4 @@
-"""Whether a model takes whole numbers, such as tokens, as they are: that is found out by trying."""
+"""Trial of a model on whole numbers, such as tokens: does it take them as they are?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["input_type"]
 
 
 def input_type(model: nn.Module, name: str, x: Tensor) -> torch.dtype:
-    """As what a model takes whole numbers `[n, ...]`: int64 if it runs on those, else float32.
+    """Find the type in which a model takes whole numbers `[n, ...]`: int64 if it runs on those, else float32.
 
     Tried on the samples with the smallest and the largest number: a vocabulary may be too small.
     """

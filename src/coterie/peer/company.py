@@ -27,7 +27,7 @@ class Contact:
     heard: float | None = None
     """When a model of it last came; the process's clock."""
     seconds: float | None = None
-    """How long a pull takes, on average; None: not known."""
+    """Seconds that a pull takes, on average; None: not known."""
     asked: float = 0.0
     """When it was last asked for its model; the process's clock."""
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -74,7 +74,7 @@ class Company:
         return self.contacts.setdefault(peer, Contact())
 
     def is_newer(self, letter: Letter) -> bool:
-        """Whether it is newer than all taken before; the newest once more is not, an older one is refused.
+        """Tell whether a model is newer than all taken before; raise Refused if it is older.
 
         Taken before: under this certificate of its sender. What came under an earlier one, be it from a thief
         of its key, ends with the first model under the next, and nothing under it is taken again.
@@ -140,7 +140,7 @@ class Company:
         return seconds > patience and now - one.asked < 2 * seconds
 
     def usual(self, peers: Collection[str]) -> dict[str, float]:
-        """How long a pull from each of these takes, in seconds, where that is known."""
+        """Look up the seconds that a pull from each of these takes, where that is known."""
         known = {peer: self.contacts[peer].seconds for peer in peers if peer in self.contacts}
         return {peer: seconds for peer, seconds in known.items() if seconds is not None}
 

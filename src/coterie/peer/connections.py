@@ -55,13 +55,13 @@ def listed(server: int) -> dict[int, str]:
 
 
 def certificate(connection: int) -> bytes:
-    """What the other side has shown, PEM; nothing if the connection is no more."""
+    """Read the certificate of the other side, PEM; empty if the connection is no more."""
     tls = _socket(connection).get("security", {}).get("tls", {})
     return base64.b64decode(tls.get("remoteCertificate") or tls.get("remote_certificate") or "")
 
 
 def started(connection: int) -> int:
-    """How many calls the other side has begun."""
+    """Count the calls that the other side has begun."""
     return _number(_socket(connection).get("data", {}), "streamsStarted")
 
 

@@ -112,9 +112,9 @@ class Guard:
         self._muting: set[str] = set()
         self._muted: set[str] = set()
         self.closed: Counter[str] = Counter()
-        """How many connections of each member were closed."""
+        """Connections of each member that were closed."""
         self.cut_off: Counter[str] = Counter()
-        """How often each member was."""
+        """Times that each member was cut off."""
 
     def status(self) -> dict[str, dict[str, int]]:
         """Of each member: connections open, as of the last look, and closed; how often it was cut off."""

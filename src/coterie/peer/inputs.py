@@ -23,13 +23,13 @@ class Inputs:
     classes: tuple[str, ...]
     """The labels' names, in the order of the model's outputs."""
     transform: str
-    """What is done to the features first."""
+    """Treatment of the features before the model."""
     scaling: Scaling | None
     """That of the transform "standard"."""
 
     @classmethod
     def of(cls, federation: Federation) -> Inputs:
-        """Those of a federation's data."""
+        """Take the inputs of a federation's data."""
         f = federation
         return cls(f.columns, f.classes, f.transform, f.scaling)
 
@@ -41,7 +41,7 @@ class Inputs:
         return cls(tuple(facts["columns"]), tuple(facts["classes"]), facts["transform"], scaling)
 
     def plain(self) -> dict[str, Any]:
-        """As data fit for JSON; `mean` and `deviation` of each column if inputs are scaled."""
+        """Give data fit for JSON; `mean` and `deviation` of each column if inputs are scaled."""
         facts = {"columns": list(self.columns), "classes": list(self.classes), "transform": self.transform}
         if self.scaling is None:
             return facts

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 _READ = 1 << 16
 _CHECKSUM = ', "crc": "%08x"}\n'
-"""How a line ends."""
+"""End of a line."""
 
 
 class Journal:

@@ -55,7 +55,7 @@ class Sparing:
         self._kinds: dict[Hashable, tuple[float, float, int]] = {}
 
     def left_out(self, kind: Hashable) -> int | None:
-        """How many lines of this kind were left out before this one; None: so is this one."""
+        """Count the lines of this kind left out before this one; None: leave this one out, too."""
         now = self._clock()
         room, then, missing = self._kinds.get(kind, (self.BURST, now, 0))
         room = min(self.BURST, room + (now - then) / self.PAUSE)

@@ -90,7 +90,7 @@ class Store:
             ) from None
 
     def inputs(self) -> Inputs | None:
-        """What the last sound model takes in and puts out; None: there is none, or this was not kept."""
+        """Read what the last sound model takes in and puts out; None: no model, or not kept."""
         for path in filter(Path.exists, (self.path, self.former)):
             with contextlib.suppress(DamagedError):  # `load` tells of it, and sets it aside
                 return inputs(read(path)[0])
@@ -159,7 +159,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _fitting(path: Path, peer: str, run: str, like: State) -> Saved:
-    """What is saved there, if it is of this peer, this run and this model, with values that others take."""
+    """Read a saved state of this peer, run and model, with values that others would take."""
     facts, found = read(path)
     for what, expected in (("peer", peer), ("run", run)):
         if facts[what] != expected:
@@ -185,7 +185,7 @@ def _fitting(path: Path, peer: str, run: str, like: State) -> Saved:
 
 
 def inputs(facts: Mapping[str, Any]) -> Inputs | None:
-    """What a saved model takes in and puts out, if that was kept with it."""
+    """Read what a saved model takes in and puts out, if that was kept with it."""
     return Inputs.parse(facts["inputs"]) if "inputs" in facts else None
 
 

@@ -25,7 +25,7 @@ LEAST, MOST = 0.1, 30.0
 
 
 def patience(usual: Collection[float], since: float) -> float:
-    """How long an exchange waits for answers, in seconds.
+    """Compute the seconds that an exchange waits for answers.
 
     `usual`: what the members' answers take, as far as that is known; a quarter of them counts as quick, so
     that only three slow ones of four could make a peer wait for them. `since`: the exchange before it.
@@ -35,7 +35,7 @@ def patience(usual: Collection[float], since: float) -> float:
 
 
 class Answers(NamedTuple):
-    """What came of asking."""
+    """Outcome of asking."""
 
     letters: dict[str, Letter]
     """By sender, the newest of each; also those that were late for an earlier exchange."""

@@ -43,7 +43,7 @@ class Mixed(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """What a wake came to."""
+    """Outcome of a wake."""
 
     mixed: Mixed | None
     """None: nothing was new."""
@@ -187,7 +187,7 @@ class Worker:
     def _newer(
         self, letters: Sequence[Letter], gone: Sequence[str]
     ) -> tuple[list[tuple[Letter, int]], list[tuple[str, Refused]]]:
-        """Those to be taken, each with its sender's slot, and why others are refused."""
+        """Part the models to take, each with its sender's slot, from those refused, with the reason."""
         taken, refused = [], []
         for letter in letters:
             try:

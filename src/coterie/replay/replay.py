@@ -30,7 +30,7 @@ TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9}
 rounds otherwise; that alone comes to 1e-7 in float32, and to 1e-4 where BatchNorm divides by little."""
 
 _REMEMBERED = ("memory/", "rows/")
-"""What a method remembers beside its model."""
+"""Parts of a state that a method remembers beside its model."""
 
 Progress = Callable[[str, int, int], None]
 """`(peer, rows done, rows)`"""

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 MARK = "written-by-coterie"
-"""What every file has in it that `publish` may replace."""
+"""Mark in every file that `publish` may replace."""
 
 _REMEDIES = {
     errno.ENOSPC: "free some space, then continue with --resume",

@@ -1,4 +1,4 @@
-"""How methods are drawn, on the page and in pictures alike: each in its colour, and only the best few named.
+"""Looks of methods, on the page and in pictures alike: each in its colour, and only the best few named.
 
 A method has one colour everywhere: those of coterie a fixed one, any other a colour that follows from its
 label. Methods of one run that share a colour (the settings of a grid, or two labels by chance) differ in
@@ -24,7 +24,7 @@ _FIXED = {"KD-PDFL": 0, "FedAvg": 1, "FedAvg+": 2, "Krum": 3, "Median": 4}
 
 
 class Look(NamedTuple):
-    """How one method is drawn."""
+    """Looks of one method."""
 
     hue: int | None
     """The number of its colour; None: grey, which is kept for Local."""

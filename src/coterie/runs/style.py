@@ -85,7 +85,7 @@ def shortened(name: str) -> str:
 
 
 def others(colours: Mapping[str, tuple[str, str]]) -> str:
-    """What to say of the methods that are not named: " (grey: 32 others)", or nothing."""
+    """Mention the methods that are not named: " (grey: 32 others)", or nothing."""
     count = sum(colour == OTHERS for colour, _ in colours.values())
     return f" (grey: {count} other method{'s'[: count != 1]})" if count else ""
 

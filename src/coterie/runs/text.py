@@ -50,7 +50,7 @@ _COLUMNS = (
     _Column("graph AUC", lambda m: m["graph_auc"], lambda _, v: f"{v:.2f}", max),
 )
 _SPARE = ("MB sent", "graph AUC", "worst 10 %", "hurt vs Local", "global %")
-"""Those that a narrow terminal goes without, the first one first."""
+"""Columns that a narrow terminal goes without, the first one first."""
 
 
 def table(summary: Mapping[str, Any]) -> Table:

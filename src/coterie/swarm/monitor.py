@@ -41,7 +41,7 @@ class Progress(Protocol):
 
 @dataclass
 class Pace:
-    """How one peer gets on, by the looks at it; times are monotonic seconds."""
+    """Progress of one peer, by the looks at it; times are monotonic seconds."""
 
     moved: float
     """When it was last seen at a new iteration, at first: when it was started."""
