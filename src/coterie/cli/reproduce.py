@@ -68,9 +68,9 @@ def reproduce(
 
     with starting(f"reading {target}"):
         from coterie.cli.progress import progress
-        from coterie.reproduce import sheets
-        from coterie.reproduce.reproduction import reproduce as carry_out
         from coterie.simulation import Stopped
+        from coterie.studies.reproduce import sheets
+        from coterie.studies.reproduce.reproduction import reproduce as carry_out
 
     console = terminal.console(stderr=as_json)
     try:

@@ -70,7 +70,7 @@ def sweep(
     from coterie.core.errors import ConfigError
     from coterie.runs.files import encode
     from coterie.runs.text import table
-    from coterie.sweep.reading import Sweep
+    from coterie.studies.sweep.reading import Sweep
 
     if grid is None:
         if not (resume and out):
@@ -79,10 +79,10 @@ def sweep(
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
     with starting(f"reading {grid}"):
-        from coterie.sweep.conduct import SweepStopped
-        from coterie.sweep.conduct import sweep as conduct
-        from coterie.sweep.grid import read
-        from coterie.sweep.view import view
+        from coterie.studies.sweep.conduct import SweepStopped
+        from coterie.studies.sweep.conduct import sweep as conduct
+        from coterie.studies.sweep.grid import read
+        from coterie.studies.sweep.view import view
 
         chosen = read(grid, changes)
     console = terminal.console(stderr=as_json)

@@ -54,8 +54,8 @@ def tune(
     with starting(f"reading {experiment}"):
         from coterie.cli.progress import progress
         from coterie.experiment import Experiment
-        from coterie.tuning import report
-        from coterie.tuning import tune as search
+        from coterie.studies.tuning import report
+        from coterie.studies.tuning import tune as search
 
         chosen = Experiment.load(experiment, changes)
     to = report.places(chosen.name, out, write)
