@@ -90,7 +90,7 @@ def _found(folder: str) -> dict[str, Any]:
 def _status(folder: Path) -> dict[str, Any]:
     from coterie.core.errors import RunError
     from coterie.runs import Run
-    from coterie.studies.sweep.reading import Sweep
+    from coterie.studies.sweep.folder import Sweep
 
     try:
         if Sweep.there(folder):

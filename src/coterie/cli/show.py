@@ -33,7 +33,7 @@ def show(
     from coterie.cli.folders import found
     from coterie.core.errors import ConfigError
     from coterie.runs import Run, text
-    from coterie.studies.sweep.reading import Sweep
+    from coterie.studies.sweep.folder import Sweep
 
     if as_json and markdown:
         raise ConfigError("--json and --markdown are two forms of the same table; choose one")

@@ -70,7 +70,7 @@ def sweep(
     from coterie.core.errors import ConfigError
     from coterie.runs.files import encode
     from coterie.runs.text import table
-    from coterie.studies.sweep.reading import Sweep
+    from coterie.studies.sweep.folder import Sweep
 
     if grid is None:
         if not (resume and out):
@@ -79,18 +79,17 @@ def sweep(
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
     with starting(f"reading {grid}"):
-        from coterie.studies.sweep.conduct import SweepStopped
-        from coterie.studies.sweep.conduct import sweep as conduct
+        from coterie.cli.sweep_progress import progress
+        from coterie.studies.sweep import runner
         from coterie.studies.sweep.grid import read
-        from coterie.studies.sweep.view import view
 
         chosen = read(grid, changes)
     console = terminal.console(stderr=as_json)
     keys = ", ".join(f"{path} ({len(values)})" for path, values in chosen.keys.items())
     console.print(f"[bold]{chosen.base.name}[/bold]: a sweep over {escape(keys)}")
     try:
-        with view(console) as shown:
-            found = conduct(
+        with progress(console) as view:
+            found = runner.sweep(
                 chosen,
                 out,
                 ray=ray,
@@ -99,10 +98,10 @@ def sweep(
                 cpus=cpus,
                 worlds=worlds,
                 retries=retries,
-                view=shown,
+                view=view,
                 checkpoint_every=checkpoint,
             )
-    except SweepStopped as stopped:
+    except runner.SweepStopped as stopped:
         where = ["--ray", ray] if ray else []
         leave(console, stopped, ["sweep", "--resume", "--out", str(stopped.path), *where])
     summary = found.summary()

@@ -16,7 +16,7 @@ from coterie.runs.environment import FORMAT
 from coterie.runs.files import explained, read_json
 from coterie.runs.graph import graph
 from coterie.runs.lock import let_go
-from coterie.runs.summary import summarize
+from coterie.runs.summary import columns, summarize
 from coterie.runs.tracks import SCORES, Floats, Track, Weighed, by_name, read_tracks, read_weighed
 
 if TYPE_CHECKING:
@@ -44,6 +44,15 @@ class Run:
                 f"{self.path} is a run folder of format {found!r}, but this version of coterie reads "
                 f"format {FORMAT}; use the version of coterie that wrote it"
             )
+
+    @classmethod
+    def finished(cls, path: Path, experiment: Experiment) -> Run | None:
+        """Open the run in a folder if it is done and of this experiment."""
+        if not (path / "experiment.toml").exists():
+            return None
+        run = cls(path)
+        done = run.status["state"] == "done" and run.experiment.fingerprint() == experiment.fingerprint()
+        return run if done else None
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -158,16 +167,7 @@ class Run:
         """One row for each method, with the columns of `summary`."""
         import pandas as pd
 
-        rows = {}
-        for name, method in self.summary()["methods"].items():
-            rows[name] = {
-                **{f"{score}_{k}": v for score in ("personal", "global") for k, v in method[score].items()},
-                **{f"{score}_best": (best or {}).get("mean") for score, best in method["best"].items()},
-                "bytes_sent": method["bytes_sent"],
-                "graph_auc": method["graph_auc"],
-                "trust_auc": method["trust_auc"],
-                "diverged": len(method["diverged"]),
-            }
+        rows = {name: columns(method) for name, method in self.summary()["methods"].items()}
         frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
         return frame.astype({k: float for k in frame if k not in ("bytes_sent", "diverged")})
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from coterie.studies.sweep.grid import Grid, read
-from coterie.studies.sweep.work import Event
+from coterie.studies.sweep.runner import View
+from coterie.studies.sweep.worker import Event
 from tests.cli.conftest import SMALL
 
 __all__ = ["PYTHONPATH", "TEXT", "Shown", "equal", "gated", "grid", "pipe"]
@@ -45,7 +46,7 @@ def pipe(folder: Path) -> Path:
     return folder / "pipe"
 
 
-class Shown:
+class Shown(View):
     """A view that remembers everything, and does something at the first sign of progress."""
 
     def __init__(self, at_first: Callable[[Event], None] = lambda _: None) -> None:

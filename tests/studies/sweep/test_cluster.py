@@ -15,9 +15,9 @@ import pytest
 from coterie import Run
 from coterie.core.errors import ConfigError, RunError
 from coterie.studies.sweep.cluster import connected
-from coterie.studies.sweep.conduct import SweepStopped, sweep
-from coterie.studies.sweep.reading import Sweep
-from coterie.studies.sweep.work import Event
+from coterie.studies.sweep.folder import Sweep
+from coterie.studies.sweep.runner import SweepStopped, sweep
+from coterie.studies.sweep.worker import Event
 from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, pipe
 
 pytestmark = [

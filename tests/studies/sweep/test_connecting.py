@@ -10,7 +10,7 @@ import pytest
 
 from coterie.core.errors import ConfigError, RunError
 from coterie.studies.sweep import cluster
-from coterie.studies.sweep.conduct import sweep
+from coterie.studies.sweep.runner import sweep
 from tests.studies.sweep.small import grid
 
 

@@ -10,8 +10,8 @@ import pytest
 from coterie.core.errors import ConfigError
 from coterie.engine.preparation import prepare
 from coterie.studies.sweep import grid as grids
+from coterie.studies.sweep.folder import Job
 from coterie.studies.sweep.grid import jobs, read
-from coterie.studies.sweep.job import Job
 from tests.studies.sweep.small import TEXT, grid
 
 TWO_VALUES: list[tuple[str, list[Any], int]] = [
@@ -101,12 +101,12 @@ def _whole(small: grids.Grid) -> Any:
 
 def test_halves() -> None:
     job = Job("007", {}, {"a": [1], "b": [1, 2, 3]}, [4, 5, 6], attempts=2, error="x")
-    first, second = job.halves() or (job, job)
+    first, second = job.halves()
     assert (first.name, first.seeds, first.grid) == ("007a", [4, 5], job.grid)
     assert (second.name, second.seeds, second.attempts, second.error) == ("007b", [6], 0, "")
-    inner = second.halves() or (job, job)
+    inner = second.halves()
     assert [(part.name, part.grid["b"]) for part in inner] == [("007ba", [1, 2]), ("007bb", [3])]
-    assert Job("1", {}, {"a": [1]}, [0]).halves() is None
+    assert Job("1", {}, {"a": [1]}, [0]).halves() == []
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,10 @@ import torch
 from coterie import Run, run
 from coterie.core.errors import ConfigError, RunError
 from coterie.core.toml import dumps
-from coterie.studies.sweep.conduct import SweepStopped, sweep
-from coterie.studies.sweep.folder import SweepFolder
+from coterie.studies.sweep.folder import Sweep, SweepFolder
 from coterie.studies.sweep.grid import jobs
-from coterie.studies.sweep.reading import Sweep
-from coterie.studies.sweep.work import Outcome
+from coterie.studies.sweep.runner import SweepStopped, sweep
+from coterie.studies.sweep.worker import Outcome
 from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, pipe
 
 

@@ -1,13 +1,10 @@
 """A grid of experiments, cut into batched jobs, here or on a Ray cluster.
 
     grid       GRID.toml into jobs: as few as can share a stack each
-    work       one job, wherever it is carried out
-    cluster    many jobs on Ray
-    conduct    all jobs of a sweep to their end
-    folder     the sweep folder, for one writer
-    reading    what came of it: one table across the grid
-    versions   whether two machines compute alike
-    view       how all jobs are getting on
+    folder     the sweep folder: its jobs, its writer, and one table across the grid
+    worker     one job, wherever it runs
+    cluster    jobs on Ray, on machines that compute alike
+    runner     all jobs of a sweep to their end
 
 The sweep folder:
 
@@ -16,5 +13,5 @@ The sweep folder:
                     "waiting|done|failed|split", "attempts", "where", "seconds", "error"}
     jobs/NAME/      the run folder of each job; without checkpoints if it was computed elsewhere
     table.csv|json|md   one row for each method and setting
-    .lock           held by the process that conducts the sweep
+    .lock           held by the process that runs the sweep
 """

@@ -1,27 +1,198 @@
-"""Writing a sweep folder: one process at a time, nothing half-written, on from any point."""
+"""The sweep folder: its jobs, one table across the grid, and a writer that can go on from any point."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import shutil
+import tomllib
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
+from coterie.core.tags import tag
 from coterie.core.toml import dumps
-from coterie.runs.files import encode, explained
+from coterie.runs import Run
+from coterie.runs.files import encode, explained, read_json
 from coterie.runs.files import replace as put
 from coterie.runs.lock import locked
-from coterie.studies.sweep.grid import Grid, read
-from coterie.studies.sweep.job import Job
-from coterie.studies.sweep.reading import FORMAT, Sweep
-from coterie.studies.sweep.work import Outcome, disagreement, done
+from coterie.runs.summary import columns
+from coterie.runs.text import markdown
+from coterie.runs.tracks import Track, Weighed
 
-__all__ = ["SweepFolder"]
+if TYPE_CHECKING:  # with them comes torch, which a reader of sweep folders does not need
+    from pandas import DataFrame
+
+    from coterie.experiment import Experiment
+    from coterie.studies.sweep.grid import Grid
+    from coterie.studies.sweep.worker import Outcome
+
+__all__ = ["FORMAT", "Job", "Sweep", "SweepFolder"]
+
+FORMAT = 1
+"""The version of the sweep folder; a reader refuses any other."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A part of a sweep that is one batched run, and what has become of it."""
+
+    name: str
+    """The name of its folder."""
+    setting: dict[str, Any]
+    """The values of keys in which the worlds of one experiment cannot differ, such as device."""
+    grid: dict[str, list[Any]]
+    """The values of all other keys: the grid of its own experiment."""
+    seeds: list[int]
+    state: str = "waiting"
+    """waiting, done, failed, or split: it did not fit into memory, its halves have taken its place."""
+    attempts: int = 0
+    """How often it was begun, by this sweep as it runs now."""
+    where: str = ""
+    """The machine, and the folder there if that is not the sweep's own."""
+    seconds: float = 0.0
+    error: str = ""
+
+    def experiment(self, base: Experiment) -> Experiment:
+        """Complete the experiment to run."""
+        return base.replace(**{**self.setting, "seeds": self.seeds, "grid": self.grid})
+
+    def worlds(self, methods: int) -> int:
+        """Count the worlds of the job."""
+        return math.prod([methods, len(self.seeds), *map(len, self.grid.values())])
+
+    def halves(self) -> list[Job]:
+        """Cut into two jobs, by seeds or else by the key with the most values; one world cannot be cut."""
+        longest = max(self.grid, key=lambda key: len(self.grid[key]), default="")
+        if len(self.seeds) > 1:
+            parts: list[dict[str, Any]] = [{"seeds": half} for half in _halved(self.seeds)]
+        else:
+            parts = [{"grid": {**self.grid, longest: half}} for half in _halved(self.grid.get(longest, []))]
+        fresh = Job(self.name, self.setting, self.grid, self.seeds)
+        return [replace(fresh, name=self.name + "ab"[i], **part) for i, part in enumerate(parts)]
+
+
+def _halved(values: list[Any]) -> list[list[Any]]:
+    half = (len(values) + 1) // 2
+    return [values[:half], values[half:]] if len(values) > 1 else []
+
+
+class Sweep:
+    """A sweep as it is on disk, finished, cut short or going on.
+
+    >>> Sweep("sweeps/sizes").table()  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.there(self.path):
+            lacks = "it has no manifest.json" if self.path.exists() else "there is no such folder"
+            raise RunError(f"{self.path} is not a sweep folder: {lacks}")
+        found = self.manifest.get("format") if isinstance(self.manifest, dict) else None
+        if found != FORMAT:
+            raise RunError(
+                f"{self.path} is a sweep folder of format {found!r}, but this version of coterie reads "
+                f"format {FORMAT}; use the version of coterie that wrote it"
+            )
+
+    @staticmethod
+    def there(path: Path) -> bool:
+        """Tell whether a folder is a sweep's."""
+        return (path / "manifest.json").is_file()
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Versions, cores, data and jobs, at this moment."""
+        values: dict[str, Any] = read_json(self.path / "manifest.json")
+        return values
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs that count: not those that were split."""
+        found = (Job(**job) for job in self.manifest["jobs"])
+        return sorted((job for job in found if job.state != "split"), key=lambda job: job.name)
+
+    @cached_property
+    def runs(self) -> dict[str, Run]:
+        """The run of each job that has one here."""
+        folders = {job.name: self.path / "jobs" / job.name for job in self.jobs}
+        return {name: Run(folder) for name, folder in folders.items() if (folder / "worlds.json").exists()}
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The experiment with its grid, as plain data."""
+        file = self.path / "sweep.toml"
+        try:
+            return tomllib.loads(file.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {file}: {error}") from None
+
+    def summary(self) -> dict[str, Any]:
+        """Compute the numbers of the result table, in the form of `Run.summary`."""
+        if not self.runs:
+            raise RunError(f"{self.path} has no results yet: no job has begun")
+        jobs, states = self.jobs, {job.state for job in self.jobs}
+        return {
+            **next(iter(self.runs.values())).summarized(*self._merged()),
+            "name": self.config["name"],
+            "state": "done" if states == {"done"} else "failed" if "failed" in states else "unfinished",
+            "t": sum(run.status["t"] for run in self.runs.values()),
+            "iterations": sum(map(self._iterations, jobs)),
+            "jobs": {"done": sum(job.state == "done" for job in jobs), "all": len(jobs)},
+        }
+
+    def table(self, summary: dict[str, Any] | None = None) -> DataFrame:
+        """Make one row for each method and setting: the keys of the grid, then the columns of `Run.table`."""
+        import pandas as pd
+
+        found = self.summary() if summary is None else summary
+        own = found["settings"]
+        return pd.DataFrame(
+            {"method": own[name]["method"], **own[name]["setting"], **columns(method)}
+            for name, method in found["methods"].items()
+        )
+
+    def write(self) -> None:
+        """Write table.csv, table.json and table.md."""
+        summary = self.summary()
+        put(self.path / "table.csv", self.table(summary).to_csv(index=False).encode())
+        put(self.path / "table.json", encode(summary, indent=2))
+        put(self.path / "table.md", markdown(summary).encode())
+
+    def _merged(self) -> tuple[list[Track], dict[int, list[Weighed]]]:
+        """Number the worlds of all jobs through, and name them by their whole setting."""
+        tracks: list[Track] = []
+        weighed: dict[int, list[Weighed]] = {}
+        whole = {job.name: job.setting for job in self.jobs}
+        grid, offset = self.config["grid"], 0
+        for name, run in self.runs.items():
+            for track in run.tracks:
+                both = {**whole[name], **track.setting}
+                tags = [tag(track.setting, grid), *(f"{path}={value}" for path, value in whole[name].items())]
+                tracks.append(
+                    dataclasses.replace(
+                        track,
+                        world=offset + track.world,
+                        name=f"{track.label} [{', '.join(filter(None, tags))}]",
+                        setting={key: both[key] for key in grid},
+                    )
+                )
+            weighed |= {offset + world: rows for world, rows in run.weighed.items()}
+            offset += len(run.worlds)
+        return tracks, weighed
+
+    def _iterations(self, job: Job) -> int:
+        """Count the iterations of a job, as its run says or as the experiment does."""
+        if job.name in self.runs:
+            return int(self.runs[job.name].status["iterations"])
+        (count,) = job.grid.get("train.iterations", [self.config["train"]["iterations"]])
+        return int(count)
 
 
 class SweepFolder:
@@ -36,7 +207,7 @@ class SweepFolder:
 
     @property
     def jobs(self) -> list[Job]:
-        """Those that count: not the ones that were split."""
+        """The jobs that count: not those that were split."""
         return [job for job in self._jobs.values() if job.state != "split"]
 
     @classmethod
@@ -44,13 +215,11 @@ class SweepFolder:
     def create(
         cls, path: Path, grid: Grid, jobs: list[Job], cpus: int, versions: dict[str, str]
     ) -> Iterator[Self]:
-        """A new folder; one that has anything in it is refused."""
+        """Begin a new folder; refuse one that has anything in it."""
         with explained(path):
             path.mkdir(parents=True, exist_ok=True)
             if any(file.name != ".lock" for file in path.iterdir()):
-                there = (
-                    "continue it with --resume, or choose" if (path / "manifest.json").exists() else "choose"
-                )
+                there = "continue it with --resume, or choose" if Sweep.there(path) else "choose"
                 raise RunError(f"{path} is in use: it is not empty; {there} another folder with --out")
         with _held(path):
             facts = {"format": FORMAT, "id": uuid.uuid4().hex, "cpus": cpus, "versions": versions, "data": {}}
@@ -62,7 +231,9 @@ class SweepFolder:
     @classmethod
     @contextmanager
     def resume(cls, path: Path, grid: Grid) -> Iterator[Self]:
-        """The folder of a sweep to be continued, which must be of the same grid."""
+        """Take up the folder of a sweep to be continued, which must be of the same grid."""
+        from coterie.studies.sweep.grid import read
+
         manifest = Sweep(path).manifest
         with _held(path):
             try:
@@ -77,50 +248,52 @@ class SweepFolder:
             jobs = [Job(**job) for job in manifest.pop("jobs")]
             folder = cls(path, there, manifest, jobs)
             for job in folder.jobs:  # the folders are the truth: the manifest may be one step behind
-                finished = done(folder.home(job), job.experiment(there.base))
-                state = {"state": "done"} if finished else {"state": "waiting", "attempts": 0, "error": ""}
-                folder._jobs[job.name] = replace(job, **state)
+                done = Run.finished(folder.home(job.name), job.experiment(there.base))
+                fresh = {"state": "waiting", "attempts": 0, "error": ""}
+                folder.change(job, **({"state": "done"} if done else fresh))
             folder.save()
             yield folder
 
-    def home(self, job: Job) -> Path:
-        """The run folder of a job."""
-        return self.path / "jobs" / job.name
+    def home(self, job: str) -> Path:
+        """Name the run folder of a job."""
+        return self.path / "jobs" / job
 
-    def begun(self, job: Job) -> Job:
-        """One more attempt; in the manifest with the next change."""
-        self._jobs[job.name] = job = replace(job, attempts=job.attempts + 1)
+    def change(self, job: Job, **changes: Any) -> Job:
+        """Replace a job by a changed copy; `save` puts it into the manifest."""
+        self._jobs[job.name] = job = replace(job, **changes)
         return job
 
     def ended(self, outcome: Outcome) -> Job:
-        """What came of a job, as it is from now on."""
-        job = replace(
-            self._jobs[outcome.job],
-            state=outcome.state if outcome.state in ("done", "failed") else "waiting",
-            where=outcome.where,
-            seconds=outcome.seconds,
-            error=outcome.error,
-        )
-        return self._put(job)
+        """Save what came of a job, which waits unless it is done or has failed."""
+        state = outcome.state if outcome.state in ("done", "failed") else "waiting"
+        facts = {"where": outcome.where, "seconds": outcome.seconds, "error": outcome.error}
+        job = self.change(self._jobs[outcome.job], state=state, **facts)
+        self.save()
+        return job
 
-    def split(self, job: Job) -> tuple[Job, Job] | None:
-        """The halves that take the place of a job, if it has any; what it left behind is removed."""
-        if (parts := job.halves()) is not None:
+    def split(self, job: Job) -> list[Job]:
+        """Put the halves of a job in its place, if it has any, and remove what it left behind."""
+        if parts := job.halves():
             self._jobs |= {part.name: part for part in parts}
-            self._put(replace(job, state="split"))
-            shutil.rmtree(self.home(job), ignore_errors=True)
+            self.change(job, state="split")
+            self.save()
+            shutil.rmtree(self.home(job.name), ignore_errors=True)
         return parts
 
-    def agree(self, key: str, fingerprint: str, where: str) -> str | None:
-        """Take down the first fingerprint of some data; why another one cannot be used."""
+    def agree(self, key: str, fingerprint: str, where: str) -> None:
+        """Take down the first fingerprint of some data; refuse any other."""
         first = self.facts["data"].setdefault(key, {"fingerprint": fingerprint, "where": where})
-        return disagreement(first, fingerprint, where)
+        if first["fingerprint"] != fingerprint:
+            raise RunError(
+                f"{where} has other data than {first['where']}: the samples of the same clients hash to "
+                f"{fingerprint} and {first['fingerprint']}; put the same files into the data folder of every "
+                "machine"
+            )
 
     def take(self, outcome: Outcome, files: Mapping[str, bytes]) -> None:
-        """Put a run folder that was written elsewhere in its place, whole; one of other data is refused."""
-        if reason := self.agree(*outcome.data, outcome.where):
-            raise RunError(reason)
-        home = self.path / "jobs" / outcome.job
+        """Put a run folder that was written elsewhere in its place, whole; refuse one of other data."""
+        self.agree(*outcome.data, outcome.where)
+        home = self.home(outcome.job)
         draft = home.with_name(f".{home.name}.draft")
         with explained(home):
             shutil.rmtree(draft, ignore_errors=True)
@@ -131,13 +304,9 @@ class SweepFolder:
             os.replace(draft, home)
 
     def save(self) -> None:
-        manifest = {**self.facts, "jobs": [job.plain() for job in self._jobs.values()]}
+        """Write manifest.json."""
+        manifest = {**self.facts, "jobs": [asdict(job) for job in self._jobs.values()]}
         put(self.path / "manifest.json", encode(manifest, indent=1))
-
-    def _put(self, job: Job) -> Job:
-        self._jobs[job.name] = job
-        self.save()
-        return job
 
 
 @contextmanager
