@@ -19,8 +19,8 @@ from torch.func import vmap
 from coterie.core.task import Task
 from coterie.core.types import Batch, State, Tensors
 from coterie.engine.network import Perceptron, network, perceptron
-from coterie.models.iot_mlp import IotMlp
-from coterie.models.mlp import Mlp
+from coterie.plugins.models.iot_mlp import IotMlp
+from coterie.plugins.models.mlp import Mlp
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
