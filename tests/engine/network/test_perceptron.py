@@ -220,7 +220,7 @@ def test_on_a_gpu_what_is_too_large_is_left_to_others() -> None:
 
 
 def _interpreter_works() -> bool:
-    """Tell whether there is a Triton whose interpreter works: before 3.7 it does not with NumPy 2.4 or newer."""
+    """Tell whether Triton can interpret here: before 3.7 it cannot with NumPy 2.4 or newer."""
     if find_spec("triton") is None:
         return False
     numpy = tuple(map(int, version("numpy").split(".")[:2]))
