@@ -14,7 +14,7 @@ from coterie.peer.errors import PeerError
 from coterie.peer.learner import Snapshot
 from coterie.peer.store import FORMAT, Saved, Store, tensors
 from coterie.peer.transport import Version
-from coterie.saved import beside
+from coterie.storage.tensors import beside
 from tests.disk import full_after
 from tests.trees import same
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coterie.core.errors import RunError
-from coterie.runs.files import MARK, append, encode, file_names, publish, read_json, read_rows, replace
+from coterie.storage.files import MARK, append, encode, file_names, publish, read_json, read_rows, replace
 from tests.disk import full_after
 
 

@@ -64,11 +64,11 @@ def reproduce(
     """
     from coterie import terminal
     from coterie.cli.stopped import leave
-    from coterie.runs.files import encode
+    from coterie.storage.files import encode
 
     with starting(f"reading {target}"):
+        from coterie.api import Stopped
         from coterie.cli.progress import progress
-        from coterie.simulation import Stopped
         from coterie.studies.reproduce import sheets
         from coterie.studies.reproduce.reproduction import reproduce as carry_out
 

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError
 from torch import Tensor
 
-from coterie import saved as files
 from coterie.core.types import State
 from coterie.peer.errors import DamagedError, PeerError
 from coterie.peer.files import folder_flaw
@@ -30,6 +29,7 @@ from coterie.peer.inputs import Inputs
 from coterie.peer.learner import Snapshot
 from coterie.peer.schema import absurd
 from coterie.peer.transport import Version
+from coterie.storage import tensors as files
 
 __all__ = ["Saved", "Store", "inputs", "read", "tensors"]
 

@@ -18,9 +18,9 @@ from coterie.core.toml import flat
 from coterie.engine.preparation import prepare
 from coterie.experiment import Experiment
 from coterie.runs import Run
-from coterie.runs.files import MARK, encode, explained, refuse_foreign, replace
 from coterie.runs.style import STYLE
 from coterie.runs.tracks import Track
+from coterie.storage.files import MARK, encode, explained, refuse_foreign, replace
 from coterie.studies.reproduce import fig3, fig4, fig5, table1
 from coterie.studies.reproduce import regimes as regimes_table
 from coterie.studies.reproduce.conduct import View, conduct

@@ -19,12 +19,12 @@ from coterie.core.errors import CoterieError, RunError
 from coterie.core.tags import tag
 from coterie.core.toml import dumps
 from coterie.runs import Run
-from coterie.runs.files import encode, explained, read_json
-from coterie.runs.files import replace as put
-from coterie.runs.lock import locked
 from coterie.runs.summary import columns
 from coterie.runs.text import markdown
 from coterie.runs.tracks import Track, Weighed
+from coterie.storage.files import encode, explained, read_json
+from coterie.storage.files import replace as put
+from coterie.storage.lock import locked
 
 if TYPE_CHECKING:  # with them comes torch, which a reader of sweep folders does not need
     from pandas import DataFrame

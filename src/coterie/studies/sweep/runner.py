@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from coterie.core.errors import ConfigError, RunError
+from coterie.core.signals import stop_on_signal
 from coterie.runs import free_name
-from coterie.stopping import asked_to_stop
 from coterie.studies.sweep.cluster import Cluster, connected, installed
 from coterie.studies.sweep.folder import Job, Sweep, SweepFolder
 from coterie.studies.sweep.grid import Grid, jobs, read
@@ -86,7 +86,7 @@ def sweep(
             if cluster:
                 cluster.check_room({job.setting.get("device", grid.base.device) for job in cut}, threads)
             folder = held.enter_context(SweepFolder.create(path, grid, cut, threads, here))
-        stop = held.enter_context(asked_to_stop()).is_set
+        stop = held.enter_context(stop_on_signal()).is_set
         held.callback(torch.set_num_threads, torch.get_num_threads())
         where = None if data is None else str(data)
         try:

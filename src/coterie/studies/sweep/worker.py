@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
+from coterie.api import Stopped, run
 from coterie.core.errors import CoterieError, NoRoomError
 from coterie.core.memory import out_of_memory
 from coterie.engine.memory import room_for_clients
@@ -19,7 +20,6 @@ from coterie.engine.preparation import Plan
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run
-from coterie.simulation import Stopped, run
 
 __all__ = ["Event", "EventReporter", "JobSpec", "Outcome", "Report", "first_line", "machine", "run_job"]
 
@@ -139,7 +139,7 @@ def _failure(error: Exception) -> tuple[str, object]:
 
 def _fingerprint(experiment: Experiment, spec: JobSpec) -> tuple[str, str]:
     """Name the data that a job begins with, and hash the samples as its clients have and name them."""
-    world = next(experiment.worlds())
+    world = experiment.worlds()[0]
     room_for_clients([world])
     root = spec.data if spec.data is not None else os.environ.get("COTERIE_DATA")
     federation = Dealer(Path(root) if root else None).federation(world.experiment, spec.seed)
