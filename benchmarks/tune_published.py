@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 
 from coterie.experiment import Experiment
+from coterie.studies.reproduce.available_data import source
 from coterie.studies.reproduce.settings import Target, experiment, regimes
-from coterie.studies.reproduce.sources import source
 from coterie.studies.tuning import report, tune
 
 PRESETS = ("label-skew", "feature-shift", "concept-shift", "mixture")

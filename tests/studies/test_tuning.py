@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.text import Text
 
 from coterie import Experiment, run
 from coterie.core.errors import ConfigError, RunError
@@ -378,7 +377,7 @@ def test_the_tables_mark_the_chosen_one() -> None:
     assert "| **→ 2** | **0.5** | **0.1** | **all** | **75.0 ± 0.0** | **2** |" in text
     (table,) = tables(tuning)
     assert (len(table.columns), len(table.rows)) == (6, 2)
-    assert [{cell.style for cell in row if isinstance(cell, Text)} for row in table.rows] == [{""}, {"bold"}]
+    assert [{cell.best for cell in row} for row in table.cells] == [{False}, {True}]
 
 
 @pytest.mark.parametrize("name", ["tuned.toml", "tuning.md", "tuning.json"])

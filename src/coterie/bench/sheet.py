@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from coterie.runs.tables import Table
 from coterie.storage.files import MARK
-from coterie.terminal import Table
 
 __all__ = ["Sheet", "header", "markdown", "sheet", "terminal"]
 

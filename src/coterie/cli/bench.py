@@ -138,8 +138,8 @@ def _conduct(
 
     from rich.console import Console
 
-    from coterie import terminal as screen
     from coterie.bench.sheet import header, sheet, terminal
+    from coterie.runs import tables as screen
 
     numbers = _numbers(work, clients, (_GPU if device.startswith("cuda") else _CPU)[what])
     _writable(out)

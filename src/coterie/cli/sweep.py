@@ -65,10 +65,10 @@ def sweep(
     """
     from rich.markup import escape
 
-    from coterie import terminal
     from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
-    from coterie.runs.text import table
+    from coterie.runs import tables
+    from coterie.runs.results import table
     from coterie.storage.files import encode
     from coterie.studies.sweep.folder import Sweep
 
@@ -84,7 +84,7 @@ def sweep(
         from coterie.studies.sweep.grid import read
 
         chosen = read(grid, changes)
-    console = terminal.console(stderr=as_json)
+    console = tables.console(stderr=as_json)
     keys = ", ".join(f"{path} ({len(values)})" for path, values in chosen.keys.items())
     console.print(f"[bold]{chosen.base.name}[/bold]: a sweep over {escape(keys)}")
     try:

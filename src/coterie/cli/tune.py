@@ -48,7 +48,7 @@ def tune(
     """
     import json
 
-    from coterie import terminal
+    from coterie.runs import tables
 
     changes = overrides(sets or []) | ({"device": device} if device is not None else {})
     with starting(f"reading {experiment}"):
@@ -59,7 +59,7 @@ def tune(
 
         chosen = Experiment.load(experiment, changes)
     to = report.places(chosen.name, out, write)
-    console = terminal.console(stderr=as_json)
+    console = tables.console(stderr=as_json)
     console.print(f"tuning with {budget} settings of every method", highlight=False)
     try:
         with progress(console, chosen.replace(seeds=seeds, search={})) as shown:

@@ -13,8 +13,8 @@ from coterie.dashboard.opened import PATIENCE, Opened, plain
 from coterie.dashboard.reading import within
 from coterie.runs.graph import graph_auc
 from coterie.runs.looks import looks
+from coterie.runs.results import caption, columns
 from coterie.runs.summary import curve
-from coterie.runs.text import caption, columns
 from coterie.runs.tracks import Floats, Track, by_name, closing_phase
 from coterie.storage.files import read_json
 

@@ -14,7 +14,7 @@ import numpy as np
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs.environment import FORMAT
 from coterie.runs.graph import graph
-from coterie.runs.summary import columns, summarize
+from coterie.runs.summary import row, summarize
 from coterie.runs.tracks import SCORES, Floats, Track, Weighed, by_name, read_tracks, read_weighed
 from coterie.storage.files import explained, read_json
 from coterie.storage.lock import let_go
@@ -167,7 +167,7 @@ class Run:
         """One row for each method, with the columns of `summary`."""
         import pandas as pd
 
-        rows = {name: columns(method) for name, method in self.summary()["methods"].items()}
+        rows = {name: row(method) for name, method in self.summary()["methods"].items()}
         frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
         return frame.astype({k: float for k in frame if k not in ("bytes_sent", "diverged")})
 

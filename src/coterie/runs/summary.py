@@ -26,7 +26,7 @@ import numpy as np
 from coterie.runs.graph import auc, graph, graph_auc
 from coterie.runs.tracks import Floats, Track, Weighed, by_name
 
-__all__ = ["columns", "curve", "summarize"]
+__all__ = ["curve", "row", "summarize"]
 
 
 def summarize(tracks: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def summarize(tracks: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]])
     return {name: _method(worlds, weighed) for name, worlds in by_name(tracks).items()}
 
 
-def columns(method: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten the numbers of one method into columns of a data frame."""
+def row(method: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten the numbers of one method into a row of a data frame."""
     return {
         **{f"{score}_{k}": v for score in ("personal", "global") for k, v in method[score].items()},
         **{f"{score}_best": (best or {}).get("mean") for score, best in method["best"].items()},

@@ -10,7 +10,7 @@ import pytest
 
 from coterie.experiment import Experiment
 from coterie.runs import Run
-from coterie.studies.reproduce.regimes import regimes, sheets
+from coterie.studies.reproduce.regimes import regimes, tables
 from tests.runs.made import exchange, make, metrics
 
 SEEDS = (0, 1, 2)
@@ -111,14 +111,21 @@ def test_tests_by_hand(values: dict[str, Any]) -> None:
 
 
 def test_what_people_read(values: dict[str, Any]) -> None:
-    table, tests = sheets(values, "IoT devices")
-    assert [[cell.text for cell in row] for row in table.rows[1:3]] == [
+    table, tests = tables(values, "IoT devices")
+    assert [[cell.text for cell in row] for row in table.cells[1:3]] == [
         ["concept", "FedAvg", "40.0 ± 0.0", "20.0 ± 0.0", "40.0", "100.0", "–"],
         ["concept", "KD-PDFL", "60.0 ± 10.0", "30.0 ± 10.0", "40.0", "12.1", "0.75"],
     ]
-    assert [row[2].best for row in table.rows] == [False, False, True] * 2
-    assert [row[3].best for row in table.rows] == [False, False, True, True, True, True]  # equal is best, too
-    assert [[cell.text for cell in row] for row in (tests.rows[1], tests.rows[2])] == [
+    assert [row[2].best for row in table.cells] == [False, False, True] * 2
+    assert [row[3].best for row in table.cells] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]  # equal is best, too
+    assert [[cell.text for cell in row] for row in (tests.cells[1], tests.cells[2])] == [
         ["personal", "concept", "FedAvg", "+20.00 ± 10.00", "+2.00", "0.074", "0.250", "0.148"],
         ["personal", "feature", "Local", "+25.00 ± 0.00", "–", "–", "–", "–"],
     ]

@@ -14,8 +14,8 @@ from coterie.api import Stopped
 from coterie.core.errors import DataError, RunError
 from coterie.experiment import Experiment
 from coterie.runs import Run
+from coterie.studies.reproduce.available_data import source
 from coterie.studies.reproduce.reproduction import Report, reproduce
-from coterie.studies.reproduce.sources import source
 from tests.studies.reproduce.files import write_emnist, write_iot
 
 

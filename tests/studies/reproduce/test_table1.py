@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from coterie.runs.tables import Cell, Table
 from coterie.studies.reproduce import table1
-from coterie.studies.reproduce.sheets import Cell, Sheet, latex, markdown, terminal
 from tests.studies.reproduce import made
 
 track = partial(made.track, setting={"data.clients": 20})
@@ -45,8 +45,8 @@ def test_tests_by_hand() -> None:
 def test_one_seed_has_no_tests() -> None:
     values = table1.table1(TRACKS[:2], "iot")
     assert values["tests"] == []
-    (sheet,) = table1.sheets(values, "IoT devices")
-    assert sheet.rows[0][2].text == "90.0"
+    (sheet,) = table1.tables(values, "IoT devices")
+    assert sheet.cells[0][2].text == "90.0"
 
 
 def test_a_cell_that_the_paper_leaves_empty() -> None:
@@ -56,12 +56,12 @@ def test_a_cell_that_the_paper_leaves_empty() -> None:
 
 
 def test_what_people_read() -> None:
-    table, tests = table1.sheets(table1.table1(TRACKS, "iot"), "IoT devices")
-    assert [cell.text for cell in table.rows[1]] == [
+    table, tests = table1.tables(table1.table1(TRACKS, "iot"), "IoT devices")
+    assert [cell.text for cell in table.cells[1]] == [
         "20", "KD-PDFL", "92.5 ± 3.5", "2.5", "75.0 ± 7.1", "10.0", "73.9 ± 4.0", "+18.6", "global"
     ]  # fmt: skip
-    assert [row[2].best for row in table.rows] == [False, True]
-    assert tests.rows[0][3].text == "+7.50 ± 3.54"
+    assert [row[2].best for row in table.cells] == [False, True]
+    assert tests.cells[0][3].text == "+7.50 ± 3.54"
     assert "Paired over 2 seeds" in tests.note
     assert "cannot be below 0.500" in tests.note
 
@@ -69,24 +69,31 @@ def test_what_people_read() -> None:
 def test_the_note_tells_where_tests_differ_in_seeds_and_number() -> None:
     lost = [track("FedAvg", seed, [0.5, 0.5 + seed / 10], [made.NAN] * 2) for seed in (0, 1)]
     third = [track("Local", 2, [0.5, 0.5], [0.1, 0.1]), track("KD-PDFL", 2, [0.6, 0.8], [0.5, 0.6])]
-    _, tests = table1.sheets(table1.table1([*TRACKS, *third, *lost], "iot"), "IoT devices")
+    _, tests = table1.tables(table1.table1([*TRACKS, *third, *lost], "iot"), "IoT devices")
     # Local has three seeds, FedAvg two, and on all labels none
     assert "Paired over 2 or 3 seeds" in tests.note
     assert "corrected for the 1 or 2 tests of a score" in tests.note
     assert "cannot be below 0.250 with 3 seeds" in tests.note
 
 
-SHEET = Sheet("A_b", ("M", "50 %"), [[Cell("1"), Cell("2 ± 1", True)], [Cell("3"), Cell("–")]], "p < 1")
+TABLE = Table(
+    ("M", "50 %"),
+    [[Cell("1"), Cell("2 ± 1", True)], [Cell("3"), Cell("–")]],
+    title="A_b",
+    note="p < 1",
+    words=("M",),
+    parted=True,
+)
 
 
 def test_markdown() -> None:
     assert (
-        markdown(SHEET) == "### A_b\n\n| M | 50 % |\n| --- | --- |\n| 1 | **2 ± 1** |\n| 3 | – |\n\np < 1\n"
+        TABLE.markdown(3) == "### A_b\n\n| M | 50 % |\n| --- | ---: |\n| 1 | **2 ± 1** |\n| 3 | – |\n\np < 1"
     )
 
 
 def test_latex() -> None:
-    text = latex(SHEET)
+    text = TABLE.latex()
     for part in (
         r"\caption{A\_b. p $<$ 1}", r"M & 50 \% \\ \midrule", r"1 & \textbf{2 $\pm$ 1} \\ \midrule",
         "3 & -- \\\\\n\\bottomrule",
@@ -97,8 +104,8 @@ def test_latex() -> None:
 def test_the_tables_fit_a_terminal_of_80_columns() -> None:
     wide = [track("FedAvg+", seed, [0.5, 1.0], [0.5, 1.0]) for seed in (0, 1)]  # the paper: 72.6 ± 63.0
     out = io.StringIO()
-    for sheet in table1.sheets(table1.table1([*TRACKS, *wide], "iot"), "IoT devices"):
-        Console(width=80, file=out).print(terminal(sheet))
+    for table in table1.tables(table1.table1([*TRACKS, *wide], "iot"), "IoT devices"):
+        Console(width=80, file=out).print(table)
     text = out.getvalue()
     assert "…" not in text
     assert "92.5 ± 3.5" in text

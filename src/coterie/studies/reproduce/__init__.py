@@ -6,11 +6,9 @@ readings.toml           KD-PDFL's options in each reading of the paper
 regimes.toml            how clients differ in each regime, and what tuning chose there
 paper.toml              Table I as printed
 
-settings   these files as experiments
-sources    which data sets are there
-conduct    one batched run, resumed where it stopped
-paired     tests over seeds
-compare    KD-PDFL against the others in every setting of a table
+settings         these files as experiments
+available_data   which data sets are there
+statistics       KD-PDFL against the others, paired over seeds
 table1, fig3, fig4, fig5, regimes   from runs to numbers, tables and pictures
-reproduction   all of it in order
+reproduction     all of it in order, resumed where it stopped
 """

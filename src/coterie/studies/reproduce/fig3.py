@@ -14,26 +14,25 @@ from coterie.experiment import Experiment
 from coterie.runs.plot_curves import curves
 from coterie.runs.style import INK, method_colours, title
 from coterie.runs.summary import curve
-from coterie.runs.tracks import Track, by_name
+from coterie.runs.tracks import Track, by_name, closing_phase
+from coterie.studies.reproduce.statistics import over_seeds
 
 __all__ = ["fig3", "picture"]
 
 
 def fig3(tracks: Sequence[Track], experiment: Experiment) -> dict[str, Any]:
-    """Each method's curves, mean and standard deviation over seeds; the switch and the closing phase."""
+    """Compute each method's curves, mean and standard deviation over seeds, and where phases begin."""
     methods: dict[str, Any] = {}
     for name, worlds in by_name(tracks).items():
         methods[name] = {"t": curve(worlds, "personal")[0].tolist()}
         for score in ("personal", "global", "loss"):
-            values = curve(worlds, score)[1]
-            std = values.std(axis=0, ddof=1).tolist() if len(values) > 1 else None
-            methods[name][score] = {"mean": values.mean(axis=0).tolist(), "std": std}
-    start, end = _closing(experiment)
+            methods[name][score] = over_seeds(curve(worlds, score)[1])
+    start, end = closing_phase(tracks, experiment.plain())
     return {"switch": _switch(experiment), "closing": start, "iterations": end, "methods": methods}
 
 
 def picture(parts: Mapping[str, tuple[Sequence[Track], Experiment]]) -> Figure:
-    """One row for each data set."""
+    """Draw one row for each data set."""
     figure = Figure(figsize=(10.4, 4.5 * len(parts)), layout="constrained")
     rows = figure.subfigures(len(parts), 1, squeeze=False, hspace=0.05)[:, 0]
     for row, (name, (tracks, experiment)) in zip(rows, parts.items(), strict=True):
@@ -43,8 +42,9 @@ def picture(parts: Mapping[str, tuple[Sequence[Track], Experiment]]) -> Figure:
         row.suptitle(f"{name}: {facts}", x=0.012, ha="left", fontsize=12, fontweight="bold")
         left, right = row.subplots(1, 2)
         left.set_ylim(*_range(methods))
-        curves(left, methods, "personal", _closing(experiment))
-        _losses(right, methods, _closing(experiment))
+        closing = closing_phase(tracks, experiment.plain())
+        curves(left, methods, "personal", closing)
+        _losses(right, methods, closing)
         _mark_switch(left, _switch(experiment), experiment.train.iterations, "bottom")
         _mark_switch(right, _switch(experiment), experiment.train.iterations, "top")
     return figure
@@ -76,7 +76,7 @@ def _losses(ax: Axes, methods: Mapping[str, Sequence[Track]], closing: tuple[int
 
 
 def _range(methods: Mapping[str, Sequence[Track]]) -> tuple[float, float]:
-    """The percents in which the curves lie after their first rise, the first tenth of the iterations."""
+    """Find the percents in which the curves lie after their first rise, the first tenth of the iterations."""
     means = []
     for worlds in methods.values():
         t, values = curve(worlds, "personal")
@@ -99,8 +99,3 @@ def _mark_switch(ax: Axes, switch: int | None, end: int, side: Literal["bottom",
 
 def _switch(experiment: Experiment) -> int | None:
     return next((m.options["switch"] for m in experiment.methods.values() if "switch" in m.options), None)
-
-
-def _closing(experiment: Experiment) -> tuple[int, int]:
-    end = experiment.train.iterations
-    return end - round(experiment.train.personalize * end), end

@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from coterie.runs.style import GREY, method_colours, title
 from coterie.runs.tracks import Floats, Track
+from coterie.studies.reproduce.statistics import over_seeds
 
 __all__ = ["fig4", "picture"]
 
@@ -27,19 +28,17 @@ PANELS = {
 
 
 def fig4(tracks: Sequence[Track]) -> dict[str, Any]:
-    """Each method's mean and standard deviation over seeds for every number of peers."""
+    """Compute each method's mean and standard deviation over seeds for every number of peers."""
     methods: dict[str, Any] = {}
     for label in dict.fromkeys(t.label for t in tracks):
         methods[label] = {"peers": sorted({t.setting["exchange.cap"] for t in tracks})}
         for score in PANELS:
-            values = _values(tracks, label, score)
-            std = values.std(axis=0, ddof=1).tolist() if len(values) > 1 else None
-            methods[label][score] = {"mean": values.mean(axis=0).tolist(), "std": std}
+            methods[label][score] = over_seeds(_values(tracks, label, score))
     return {"methods": methods}
 
 
 def picture(values: Mapping[str, Any], tracks: Sequence[Track], name: str) -> Figure:
-    """Accuracy on both tests, and what is gained over Local, with a band over seeds."""
+    """Draw accuracy on both tests, and what is gained over Local, with a band over seeds."""
     seeds = len({t.seed for t in tracks})
     figure = Figure(figsize=(10.6, 4.4), layout="constrained")
     facts = f"{len(tracks[0].group)} clients, {seeds} seed{'s'[: seeds != 1]}"
@@ -77,7 +76,7 @@ def picture(values: Mapping[str, Any], tracks: Sequence[Track], name: str) -> Fi
 
 
 def _values(tracks: Sequence[Track], label: str, score: str) -> Floats:
-    """`[seeds, peers]`"""
+    """Collect the values of a method, `[seeds, peers]`."""
     cells: dict[int, dict[int, float]] = {}
     for t in tracks:
         if t.label == label:
@@ -86,7 +85,7 @@ def _values(tracks: Sequence[Track], label: str, score: str) -> Floats:
 
 
 def _value(track: Track, score: str) -> float:
-    """The mean over the clients at the end; NaN if there is none."""
+    """Compute the mean over the clients at the end; NaN if there is none."""
     if score != "gain":
         return float(track.means(score)[-1])
     gain = track.gain("personal")

@@ -31,7 +31,7 @@ MU1, MU2 = f"methods.{METHOD}.mu1", f"methods.{METHOD}.mu2"
 
 
 def fig5(run: Run) -> dict[str, Any]:
-    """For every mu1 and mu2 the weights of the first seed, and means over all seeds."""
+    """Collect for every mu1 and mu2 the weights of the first seed, and means over all seeds."""
     panels: dict[tuple[float, float], dict[str, Any]] = {}
     first = run.tracks[0]
     for track in run.tracks:
@@ -58,7 +58,7 @@ def fig5(run: Run) -> dict[str, Any]:
 
 
 def picture(values: Mapping[str, Any], first: Track, name: str, seeds: int) -> Figure:
-    """mu1 grows downwards, mu2 to the right; one scale of colours for all."""
+    """Draw a panel for each pair: mu1 grows downwards, mu2 to the right; one scale of colours for all."""
     order = np.array(values["order"])
     rows, columns = (sorted({p[key] for p in values["panels"]}) for key in ("mu1", "mu2"))
     shown = {(p["mu1"], p["mu2"]): _attention(np.array(p["weight"]), order) for p in values["panels"]}
@@ -86,14 +86,9 @@ def picture(values: Mapping[str, Any], first: Track, name: str, seeds: int) -> F
             ax.add_patch(Rectangle((-0.5, row - 0.5), len(order), 1, color=NOBODY, linewidth=0))
         ax.set_title(f"μ₁ = {a:g}, μ₂ = {b:g}", loc="left", fontsize=9, fontweight="bold", pad=22)
         ax.annotate(
-            _facts(panel),
-            (0, 1),
-            (0, 12),
-            "axes fraction",
-            textcoords="offset points",
-            fontsize=7,
+            _facts(panel), (0, 1), (0, 12), "axes fraction", textcoords="offset points", fontsize=7,
             color="#555555",
-        )
+        )  # fmt: skip
     bar = figure.colorbar(image, ax=axes, fraction=0.025, pad=0.02, aspect=40, extend="max")
     bar.set_label(
         "share of its attention that the client in this row\ngives to the client in this column", fontsize=8
@@ -119,7 +114,7 @@ def _facts(panel: Mapping[str, Any]) -> str:
 
 
 def _attention(weight: Floats, order: Ints) -> Floats:
-    """w_ij / Σ_j w_ij, NaN where a client listens to nobody and on the diagonal."""
+    """Compute w_ij / Σ_j w_ij, NaN where a client listens to nobody and on the diagonal."""
     total = weight.sum(axis=1, keepdims=True)
     share = np.where(total > 0, weight / np.where(total > 0, total, 1), np.nan)
     np.fill_diagonal(share, np.nan)
@@ -127,7 +122,7 @@ def _attention(weight: Floats, order: Ints) -> Floats:
 
 
 def _order(track: Track) -> Ints:
-    """Clients with like label proportions beside each other."""
+    """Order clients so that those with like label proportions are beside each other."""
     from scipy.cluster.hierarchy import leaves_list, linkage
 
     share = track.labels / np.maximum(track.labels.sum(axis=1, keepdims=True), 1)
@@ -136,7 +131,7 @@ def _order(track: Track) -> Ints:
 
 
 def _edges(ax: Axes, colours: Sequence[Any]) -> None:
-    """The main label of every client, along the left and upper edge."""
+    """Draw the main label of every client along the left and upper edge."""
     m = len(colours)
     ax.set_xticks([])
     ax.set_yticks([])

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.runs import Run
+from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
 from coterie.runs.tracks import Track
-from coterie.studies.reproduce import compare
-from coterie.studies.reproduce.sheets import ABSENT, Cell, Sheet, percent, spread
+from coterie.studies.reproduce.statistics import paper_table, tests, tests_table
 
-__all__ = ["regimes", "sheets"]
+__all__ = ["regimes", "tables"]
 
 
 def regimes(runs: Mapping[str, Run]) -> dict[str, Any]:
-    """`rows`, one for each regime and method, and `tests`, one for each regime and other method."""
+    """Compute `rows`, one for each regime and method, and `tests`, one for each regime and other method."""
     rows = [
         {
             "regime": regime,
@@ -28,23 +28,23 @@ def regimes(runs: Mapping[str, Run]) -> dict[str, Any]:
     for regime, run in runs.items():
         for track in run.tracks:
             cells.setdefault((regime, track.label), []).append(track)
-    return {"rows": rows, "tests": compare.tests(cells, ("personal", "global"), "regime")}
+    return {"rows": rows, "tests": tests(cells, ("personal", "global"), "regime")}
 
 
-def sheets(values: Mapping[str, Any], name: str) -> list[Sheet]:
-    """For people: the accuracies, and the tests if there are any."""
+def tables(values: Mapping[str, Any], name: str) -> list[Table]:
+    """Make the table of accuracies, and that of the tests if there are any."""
     rows = values["rows"]
-    table = Sheet(
+    table = paper_table(
         f"Regimes, {name}",
         ("regime", "method", "personal %", "global %", "worst 10 %", "hurt", "graph AUC"),
-        [_line(row, rows) for row in rows],
+        [_cells(row, rows) for row in rows],
         "Mean over clients ± standard deviation over seeds; worst 10 %: of the clients; hurt: clients worse "
         "off than alone; graph AUC: does the learned graph find the true groups (0.5 is chance)?",
     )
-    return [table, *compare.sheet(values["tests"], name, "regime")]
+    return [table, *tests_table(values["tests"], name, "regime")]
 
 
-def _line(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
     line = [Cell(row["regime"]), Cell(row["method"])]
     for score in ("personal", "global"):
         means = [

@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
 
+from coterie.api import run
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.core.toml import flat
 from coterie.engine.preparation import prepare
+from coterie.engine.recorder import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run
+from coterie.runs.image import image
 from coterie.runs.style import STYLE
+from coterie.runs.tables import Table
 from coterie.runs.tracks import Track
-from coterie.storage.files import MARK, encode, explained, refuse_foreign, replace
+from coterie.storage.files import MARK, encode, explained, publish, refuse_foreign, replace
 from coterie.studies.reproduce import fig3, fig4, fig5, table1
 from coterie.studies.reproduce import regimes as regimes_table
-from coterie.studies.reproduce.conduct import View, conduct
-from coterie.studies.reproduce.pictures import save
+from coterie.studies.reproduce.available_data import Source, missing, source
 from coterie.studies.reproduce.settings import DATASETS, Target, experiment, readings, regimes
-from coterie.studies.reproduce.sheets import Sheet, latex, markdown
-from coterie.studies.reproduce.sources import Source, missing, source
 
-__all__ = ["Report", "reproduce"]
+__all__ = ["Report", "View", "reproduce"]
+
+View: TypeAlias = Callable[[Experiment], AbstractContextManager[Progress | None]]
+"""Shows how one run is getting on, for as long as it lasts."""
 
 
 class Report(NamedTuple):
-    """What came of it."""
+    """The numbers, tables and files of a target."""
 
     values: dict[str, Any]
     """All numbers, as in TARGET.json."""
-    sheets: list[Sheet]
+    tables: list[Table]
     headers: list[str]
     """How each data set's part was made."""
     files: list[Path]
@@ -94,7 +98,7 @@ def reproduce(
     for _, _, later in plans[1:]:  # better told now than after hours of the first
         prepare(later.replace(seeds=list(later.seeds[:1])), root)
     parts = [
-        _Part(s, r, e, conduct(e, folder / e.name.removeprefix(f"{target}-"), root, view))
+        _Part(s, r, e, _run_or_resume(e, folder / e.name.removeprefix(f"{target}-"), root, view))
         for s, r, e in plans
     ]
     by_source = {s.name: [p for p in parts if p.source is s] for s in found}
@@ -108,21 +112,24 @@ def reproduce(
         "datasets": {name: {**_made(own), **_numbers(target, own)} for name, own in by_source.items()},
     }
     headers = [_header(made, chosen, quick) for made in values["datasets"].values()]
-    tables = {"table1": table1.sheets, "regimes": regimes_table.sheets}
-    sheets = [
-        sheet
-        for made in values["datasets"].values()
-        if target in tables
-        for sheet in tables[target](made, made["title"])
-    ]
+    tables = [t for made in values["datasets"].values() for t in _tables(target, made)]
     files = {f"{target}.json": encode(values, indent=2)}
-    if sheets:
-        files |= _tables(target, values["datasets"], sheets, headers)
+    if tables:
+        files |= _texts(target, values["datasets"], tables, headers)
     for name, content in files.items():
         replace(folder / name, content)
     with mpl.rc_context(STYLE):
         drawn = _pictures(target, parts, values["datasets"], folder)
-    return Report(values, sheets, headers, [*(folder / name for name in files), *drawn])
+    return Report(values, tables, headers, [*(folder / name for name in files), *drawn])
+
+
+def _run_or_resume(experiment: Experiment, folder: Path, data: Path | None, view: View) -> Run:
+    """Open the run in `folder` if it is done, continue it if it was stopped, or run a new one."""
+    if found := Run.finished(folder, experiment):
+        return found
+    there = (folder / "experiment.toml").exists()
+    with view(experiment) as progress:
+        return run(experiment, folder, resume=there, data=data, plots=False, progress=progress)
 
 
 def _refuse(folder: Path, target: str, resume: bool) -> None:
@@ -155,21 +162,36 @@ def _numbers(target: str, parts: Sequence[_Part]) -> dict[str, Any]:
     return fig5.fig5(part.run)
 
 
+def _tables(target: str, made: Mapping[str, Any]) -> list[Table]:
+    if target == "table1":
+        return table1.tables(made, made["title"])
+    return regimes_table.tables(made, made["title"]) if target == "regimes" else []
+
+
 def _pictures(target: str, parts: Sequence[_Part], values: Mapping[str, Any], folder: Path) -> list[Path]:
     if target in ("table1", "regimes"):
         return []
     if target == "fig3":
-        drawn = {p.source.title: (p.tracks, p.experiment) for p in parts}
-        return save(fig3.picture(drawn), folder, target)
+        return _save(fig3.picture({p.source.title: (p.tracks, p.experiment) for p in parts}), folder, target)
     (part,) = parts
     own, title = values[part.source.name], part.source.title
     if target == "fig4":
-        return save(fig4.picture(own, part.tracks, title), folder, target)
-    return save(fig5.picture(own, part.tracks[0], title, len(part.experiment.seeds)), folder, target)
+        return _save(fig4.picture(own, part.tracks, title), folder, target)
+    return _save(fig5.picture(own, part.tracks[0], title, len(part.experiment.seeds)), folder, target)
+
+
+def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write NAME.png for screens and NAME.pdf for papers."""
+    files = {}
+    for kind in ("png", "pdf"):
+        files[folder / f"{name}.{kind}"] = image(figure, kind, dpi=150)
+        figure.set_layout_engine("none")  # everything has its place by now
+    publish(files, own=folder)
+    return list(files)
 
 
 def _made(parts: Sequence[_Part]) -> dict[str, Any]:
-    """How the numbers came about; of several runs, the first."""
+    """Tell how the numbers came about; of several runs, the first."""
     part = parts[0]
     environment = part.run.environment
     command = [Path(environment["command"][0]).name, *environment["command"][1:]]
@@ -200,24 +222,16 @@ def _stars(rate: float) -> str:
     return f"{rate:g}" if isinstance(rate, int) else f"{100 * rate:g} % of the clients"
 
 
-def _tables(
-    target: str, datasets: Mapping[str, Any], sheets: Sequence[Sheet], headers: Sequence[str]
+def _texts(
+    target: str, datasets: Mapping[str, Any], tables: Sequence[Table], headers: Sequence[str]
 ) -> dict[str, bytes]:
+    """Write the tables as Markdown and LaTeX, their rows and tests as CSV."""
     texts = {
-        f"{target}.md": "\n".join([*(f"{h}\n" for h in headers), *map(markdown, sheets)]),
-        f"{target}.tex": "\n".join([*(f"% {h}" for h in headers), *map(latex, sheets)]),
+        f"{target}.md": "\n\n".join([*headers, *(table.markdown(3) for table in tables)]) + "\n",
+        f"{target}.tex": "\n".join([*(f"% {h}" for h in headers), *(table.latex() for table in tables)]),
     }
     for kind, name in (("rows", target), ("tests", f"{target}-tests")):
         rows = [{"dataset": d, **flat(row, "_")} for d, values in datasets.items() for row in values[kind]]
         if rows:
-            texts[f"{name}.csv"] = _csv(rows)
+            texts[f"{name}.csv"] = pd.DataFrame(rows, dtype=object).to_csv(index=False)
     return {name: text.encode() for name, text in texts.items()}
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    columns = dict.fromkeys(key for row in rows for key in row)
-    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

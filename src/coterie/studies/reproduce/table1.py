@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.runs.summary import summarize
+from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
 from coterie.runs.tracks import Track
-from coterie.studies.reproduce import compare
 from coterie.studies.reproduce.settings import printed
-from coterie.studies.reproduce.sheets import ABSENT, Cell, Sheet, percent, spread
+from coterie.studies.reproduce.statistics import paper_table, tests, tests_table
 
-__all__ = ["sheets", "table1"]
+__all__ = ["table1", "tables"]
 
 SCORES = ("personal", "global")
 
 
 def table1(tracks: Sequence[Track], dataset: str) -> dict[str, Any]:
-    """`rows`, one for each M and method, and `tests`, one for each score, M and other method."""
+    """Compute `rows`, one for each M and method, and `tests`, one for each score, M and other method."""
     cells: dict[tuple[int, str], list[Track]] = {}
     for track in tracks:
         cells.setdefault((track.setting["data.clients"], track.label), []).append(track)
     rows = [_row(dataset, clients, method, worlds) for (clients, method), worlds in cells.items()]
-    return {"rows": rows, "tests": compare.tests(cells, SCORES, "clients")}
+    return {"rows": rows, "tests": tests(cells, SCORES, "clients")}
 
 
 def _row(dataset: str, clients: int, method: str, worlds: Sequence[Track]) -> dict[str, Any]:
@@ -38,19 +38,11 @@ def _row(dataset: str, clients: int, method: str, worlds: Sequence[Track]) -> di
     return row
 
 
-def sheets(values: Mapping[str, Any], name: str) -> list[Sheet]:
-    """For people: the table, and the tests if there are any."""
+def tables(values: Mapping[str, Any], name: str) -> list[Table]:
+    """Make the table, and that of the tests if there are any."""
     columns = (
-        "M",
-        "method",
-        "personal %",
-        "± clients",
-        "global %",
-        "± clients",
-        "paper %",
-        "ours - paper",
-        "nearer",
-    )
+        "M", "method", "personal %", "± clients", "global %", "± clients", "paper %", "ours - paper", "nearer"
+    )  # fmt: skip
     rows = values["rows"]
     lost = sum(row["diverged"] for row in rows)
     note = (
@@ -58,11 +50,11 @@ def sheets(values: Mapping[str, Any], name: str) -> list[Sheet]:
         "clients and seeds; the first ± is the standard deviation over seeds, ± clients that over clients. "
         "ours - paper: personal accuracy, in points; nearer: which of our two is nearer to the paper."
     ) + (f" Left out as diverged: {lost} clients." if lost else "")
-    table = Sheet(f"Table I, {name}", columns, [_line(row, rows) for row in rows], note)
-    return [table, *compare.sheet(values["tests"], name, "M")]
+    table = paper_table(f"Table I, {name}", columns, [_cells(row, rows) for row in rows], note)
+    return [table, *tests_table(values["tests"], name, "M")]
 
 
-def _line(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
+def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
     rivals = [r for r in rows if r["clients"] == row["clients"]]
     line = [Cell(str(row["clients"])), Cell(row["method"])]
     for score in SCORES:
@@ -71,9 +63,6 @@ def _line(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Cel
         line += [Cell(spread(mean, row[score]["std_seeds"]), mean is not None and mean == best)]
         line += [Cell(percent(row[score]["std_clients"]))]
     paper, difference = row["paper"], row["difference"]
-    line += [Cell(spread(paper["mean"], paper["std"]) if paper else ABSENT)]
-    line += [
-        Cell(ABSENT if difference is None else f"{100 * difference:+.1f}"),
-        Cell(row["nearer"] or ABSENT),
-    ]
-    return line
+    line.append(Cell(spread(paper["mean"], paper["std"]) if paper else ABSENT))
+    line.append(Cell(ABSENT if difference is None else f"{100 * difference:+.1f}"))
+    return [*line, Cell(row["nearer"] or ABSENT)]

@@ -106,7 +106,7 @@ class Cluster:
     def _collected(self, task: Any, job: str, take: Take) -> Outcome:
         errors = self._ray.exceptions
         try:
-            outcome, files = self._ray.get(task)
+            returned: tuple[Outcome, dict[str, bytes]] = self._ray.get(task)
         except errors.OutOfMemoryError as error:
             return Outcome(job, "no room", "", first_line(error))
         except errors.RayTaskError as error:
@@ -115,6 +115,7 @@ class Cluster:
             return Outcome(job, "failed", "", str(error).strip().splitlines()[-1])  # a mistake in code
         except errors.RayError as error:
             return Outcome(job, "died", "", first_line(error))
+        outcome, files = returned
         if outcome.state == "done":
             take(outcome, files)
         # What stops by itself is on a machine that is going down.

@@ -19,8 +19,8 @@ from coterie.core.errors import CoterieError, RunError
 from coterie.core.tags import tag
 from coterie.core.toml import dumps
 from coterie.runs import Run
-from coterie.runs.summary import columns
-from coterie.runs.text import markdown
+from coterie.runs.results import markdown
+from coterie.runs.summary import row
 from coterie.runs.tracks import Track, Weighed
 from coterie.storage.files import encode, explained, read_json
 from coterie.storage.files import replace as put
@@ -154,7 +154,7 @@ class Sweep:
         found = self.summary() if summary is None else summary
         own = found["settings"]
         return pd.DataFrame(
-            {"method": own[name]["method"], **own[name]["setting"], **columns(method)}
+            {"method": own[name]["method"], **own[name]["setting"], **row(method)}
             for name, method in found["methods"].items()
         )
 

@@ -119,8 +119,10 @@ def run_job(spec: JobSpec, folder: Path, where: str, report: Report) -> Outcome:
             resume = (folder / "experiment.toml").exists()
             if not resume and folder.exists():
                 shutil.rmtree(folder)  # killed before the run had begun
-            how = {"plots": False, "progress": progress, "checkpoint_every": spec.checkpoint_every}
-            run(experiment, folder, resume=resume, data=spec.data, **how)
+            run(
+                experiment, folder, resume=resume, data=spec.data, plots=False, progress=progress,
+                checkpoint_every=spec.checkpoint_every,
+            )  # fmt: skip
     except Stopped as stopped:
         return outcome("stopped", stopped)
     except (CoterieError, MemoryError, RuntimeError) as error:

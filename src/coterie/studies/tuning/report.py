@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.text import Text
-
 from coterie.core.errors import RunError
 from coterie.core.toml import dumps
 from coterie.runs import free_name
 from coterie.runs.environment import environment
+from coterie.runs.tables import Cell, Table, spread
 from coterie.studies.tuning.trials import Trial, Tuning
-from coterie.terminal import Table
 
 __all__ = ["Places", "markdown", "numbers", "places", "tables", "write"]
 
@@ -94,32 +92,20 @@ def numbers(tuning: Tuning) -> dict[str, Any]:
 
 
 def tables(tuning: Tuning) -> list[Table]:
-    """For rich, one for each method; the chosen setting is bold."""
+    """Make one table for each method; the chosen setting is bold."""
     drawn = []
     for label, trials in tuning.trials.items():
-        columns = _columns(trials)
-        rows = []
-        for i, trial in enumerate(trials):
-            chosen = i == tuning.chosen(label)
-            cells = _cells(i, trial, chosen)[: len(columns)]
-            rows.append([Text(cell, "bold" if chosen else "") for cell in cells])
+        columns, best = _columns(trials), tuning.chosen(label)
+        rows = [_cells(i, trial, i == best)[: len(columns)] for i, trial in enumerate(trials)]
         words = columns[1 : columns.index(_SCORE)]
         drawn.append(Table(columns, rows, title=_title(tuning, label), words=words))
     return drawn
 
 
 def markdown(tuning: Tuning, facts: Mapping[str, Any]) -> str:
-    """For a report: how it was done, one table for each method, and where."""
+    """Write a report: how it was done, one table for each method, and where."""
     parts = [f"# Tuning of {tuning.experiment.name}", _protocol(tuning)]
-    for label, trials in tuning.trials.items():
-        columns = _columns(trials)
-        rows = [columns, ["---:"] * len(columns)]
-        for i, trial in enumerate(trials):
-            chosen = i == tuning.chosen(label)
-            cells = _cells(i, trial, chosen)[: len(columns)]
-            rows.append([f"**{cell}**" if chosen else cell for cell in cells])
-        lines = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-        parts += [f"## {_title(tuning, label)}", "\n".join(lines)]
+    parts += [table.markdown(2) for table in tables(tuning)]
     here = facts["environment"]
     command = shlex.join([Path(here["command"][0]).name, *here["command"][1:]])
     versions = ", ".join(f"{package} {here[package]}" for package in ("coterie", "python", "torch", "numpy"))
@@ -156,14 +142,10 @@ def _columns(trials: tuple[Trial, ...]) -> list[str]:
     return ["", *(key.removeprefix("train.") for key in trials[0].values), _SCORE, *lost]
 
 
-def _cells(number: int, trial: Trial, chosen: bool) -> list[str]:
-    spread = "" if trial.std is None else f" ± {100 * trial.std:.1f}"
-    return [
-        f"{'→ ' if chosen else ''}{number + 1}",
-        *map(_shown, trial.values.values()),
-        f"{100 * trial.mean:.1f}{spread}",
-        str(trial.diverged),
-    ]
+def _cells(number: int, trial: Trial, chosen: bool) -> list[Cell]:
+    first, score = f"{'→ ' if chosen else ''}{number + 1}", spread(trial.mean, trial.std)
+    texts = (first, *map(_shown, trial.values.values()), score, str(trial.diverged))
+    return [Cell(text, chosen) for text in texts]
 
 
 def _shown(value: Any) -> str:

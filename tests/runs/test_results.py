@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from coterie.runs import Run
-from coterie.runs.text import caption, markdown, table
+from coterie.runs.results import caption, markdown, table
 
 
 def test_markdown_by_hand(run: Run) -> None:

@@ -1,18 +1,14 @@
-"""The result table, for the terminal and as Markdown."""
+"""The result table of a run, a sweep or a swarm."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from rich.text import Text
-
 from coterie.core.tags import called
-from coterie.terminal import Table
+from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
 
-__all__ = ["Cell", "caption", "columns", "markdown", "table"]
-
-_ABSENT = "–"
+__all__ = ["caption", "columns", "markdown", "table"]
 
 
 class _Column(NamedTuple):
@@ -24,27 +20,14 @@ class _Column(NamedTuple):
     """Which of all values is the best one: max, min, or none is."""
 
 
-class Cell(NamedTuple):
-    """One number of the result table."""
-
-    value: float | None
-    text: str
-    best: bool
-    """Whether it is the best one of its column."""
-
-
 def _spread(score: str) -> Callable[[Mapping[str, Any], float], str]:
-    def show(method: Mapping[str, Any], mean: float) -> str:
-        std = method[score]["std_seeds"]
-        return f"{mean:.1%}".rstrip("%") + (f" ± {100 * std:.1f}" if std is not None else "")
-
-    return show
+    return lambda method, mean: spread(mean, method[score]["std_seeds"])
 
 
 _COLUMNS = (
     _Column("personal %", lambda m: m["personal"]["mean"], _spread("personal"), max),
     _Column("global %", lambda m: m["global"]["mean"], _spread("global"), max),
-    _Column("worst 10 %", lambda m: m["personal"]["worst10"], lambda _, v: f"{100 * v:.1f}", max),
+    _Column("worst 10 %", lambda m: m["personal"]["worst10"], lambda _, v: percent(v), max),
     _Column("hurt vs Local", lambda m: m["personal"]["hurt_vs_local"], lambda _, v: f"{v:.0%}", min),
     _Column("MB sent", lambda m: m["bytes_sent"] / 1e6, lambda _, v: f"{v:,.1f}", None),
     _Column("graph AUC", lambda m: m["graph_auc"], lambda _, v: f"{v:.2f}", max),
@@ -54,11 +37,12 @@ _SPARE = ("MB sent", "graph AUC", "worst 10 %", "hurt vs Local", "global %")
 
 
 def table(summary: Mapping[str, Any]) -> Table:
-    """For the terminal; the best of every column is bold."""
-    keys, rows = _rows(summary)
+    """Make the result table; the best of every column is bold."""
+    keys, names = _names(summary)
+    numbers = zip(*columns(summary).values(), strict=True)
     return Table(
         ("method", *keys, *(c.title for c in _COLUMNS)),
-        [(*own, *(Text(c.text, "bold" if c.best else "") for c in cells)) for own, cells in rows],
+        [(*own, *cells) for own, cells in zip(names, numbers, strict=True)],
         title=summary["name"],
         note=caption(summary),
         words=("method", *keys),
@@ -67,19 +51,12 @@ def table(summary: Mapping[str, Any]) -> Table:
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
-    """For a README or an issue."""
-    keys, rows = _rows(summary)
-    lines = [
-        ["method", *keys, *(c.title for c in _COLUMNS)],
-        ["---", *("---" for _ in keys), *("---:" for _ in _COLUMNS)],
-        *([*own, *(f"**{c.text}**" if c.best else c.text for c in cells)] for own, cells in rows),
-    ]
-    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in escaped) + f"\n\n{caption(summary)}\n"
+    """Write the result table for a README or an issue."""
+    return table(summary).markdown() + "\n"
 
 
 def caption(summary: Mapping[str, Any]) -> str:
-    """How many seeds and clients, and what the columns mean."""
+    """Tell how many seeds and clients there are, and what the columns mean."""
     seeds, clients, missing = len(summary["seeds"]), summary["clients"], summary.get("missing", [])
     runs = "one seed" if seeds == 1 else f"{seeds} seeds (± is the standard deviation over the seeds)"
     there = clients - sum(one["t"] < summary["t"] for one in missing)
@@ -105,7 +82,7 @@ def caption(summary: Mapping[str, Any]) -> str:
 
 
 def columns(summary: Mapping[str, Any]) -> dict[str, list[Cell]]:
-    """The columns of the result table by their titles, with a cell for each method."""
+    """Compute the columns of the result table by their titles, with a cell for each method."""
     methods = summary["methods"]
     found = {}
     for column in _COLUMNS:
@@ -117,23 +94,21 @@ def columns(summary: Mapping[str, Any]) -> dict[str, list[Cell]]:
         there = [v for v in values if v is not None]
         top = column.better(there) if column.better and len(there) > 1 else None
         found[column.title] = [
-            Cell(None, _ABSENT, False) if v is None else Cell(v, column.show(method, v), v == top)
+            Cell(ABSENT) if v is None else Cell(column.show(method, v), v == top, v)
             for method, v in zip(methods.values(), values, strict=True)
         ]
     return found
 
 
-def _rows(summary: Mapping[str, Any]) -> tuple[list[str], list[tuple[list[str], tuple[Cell, ...]]]]:
-    """The keys of the grid, and for each row its method and its values of these, and its numbers."""
+def _names(summary: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Name the keys of the grid, and for each row its method and its values of these."""
     methods, settings = summary["methods"], summary["settings"]
-    numbers = zip(*columns(summary).values(), strict=True)
     paths = list(next(iter(settings.values()))["setting"]) if settings else []
     if not paths:
-        return [], [([name], cells) for name, cells in zip(methods, numbers, strict=True)]
+        return [], [(name,) for name in methods]
     last = [path.rpartition(".")[2] for path in paths]
     keys = [short if last.count(short) == 1 else path for short, path in zip(last, paths, strict=True)]
     labels = [settings[name]["method"] for name in methods]
     values = [[settings[name]["setting"][path] for name in methods] for path in paths]
     named = [[called(value, all_) for value in all_] for all_ in values]
-    own = zip(labels, *named, strict=True)
-    return keys, [(list(row), cells) for row, cells in zip(own, numbers, strict=True)]
+    return keys, list(zip(labels, *named, strict=True))

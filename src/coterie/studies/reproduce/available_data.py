@@ -1,4 +1,4 @@
-"""Which of the paper's data sets lie in the data folder."""
+"""The paper's data sets that lie in the data folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Source", "missing", "source"]
 
 
 class Source(NamedTuple):
-    """A data set as it is there."""
+    """A data set as it lies there."""
 
     dataset: str
     """iot or emnist."""
@@ -34,12 +34,12 @@ _KNOWN = (
 
 
 def source(dataset: str, root: Path | None) -> Source | None:
-    """The data set as it is in the data folder, if it is."""
+    """Find a data set in the data folder."""
     return next((s for s in _KNOWN if s.dataset == dataset and CATALOGUE[s.entry].found(root)), None)
 
 
 def missing(datasets: Sequence[str], root: Path | None) -> DataError:
-    """None of these is there: where it was looked for, and what to do."""
+    """Say that none of these is there, where it was looked for, and what to do."""
     names = [s.entry for s in _KNOWN if s.dataset in datasets]
     fetch = next(s.entry for s in _KNOWN if s.dataset in datasets)
     return DataError(

@@ -6,9 +6,8 @@ import io
 
 import pytest
 from rich.console import Console
-from rich.text import Text
 
-from coterie.terminal import Table, console
+from coterie.runs.tables import Cell, Table, console
 
 COLUMNS = ("method", "personal %", "worst 10 %", "MB sent")
 SPARE = ("MB sent", "worst 10 %")
@@ -16,7 +15,7 @@ SPARE = ("MB sent", "worst 10 %")
 
 def table(count: int) -> Table:
     names = [f"KD-PDFL no {i}, with a description" if i % 3 else f"Method{i}" for i in range(count)]
-    rows = [(name, Text(f"{i}.5 ± 10.25", "bold"), f"{i}.25", f"1,234.{i}") for i, name in enumerate(names)]
+    rows = [(name, Cell(f"{i}.5 ± 10.25", True), f"{i}.25", f"1,234.{i}") for i, name in enumerate(names)]
     return Table(COLUMNS, rows, title="Results", note="What the columns mean. " * 5, spare=SPARE)
 
 
@@ -34,9 +33,10 @@ def test_no_name_is_lost_and_no_number_cut(count: int, width: int) -> None:
     words = text.split()
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
-    for name, score, worst, sent in drawn.rows:
-        assert set(str(name).split()) <= set(words)
-        assert str(score) in text
+    for row in drawn.cells:
+        name, score, worst, sent = (cell.text for cell in row)
+        assert set(name.split()) <= set(words)
+        assert score in text
         assert worst in words or "worst 10 %" in text.partition("Left out for want of room:")[2]
         assert sent in words or "MB sent" in " ".join(words).partition("Left out for want of room:")[2]
     assert "What the columns mean." in " ".join(words)
