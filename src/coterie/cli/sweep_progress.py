@@ -30,16 +30,12 @@ class _Bars(View):
     """One bar for the sweep, and below it one for each job that runs."""
 
     def __init__(self, console: Console) -> None:
-        columns = (BarColumn(bar_width=None), TextColumn("{task.fields[count]}", justify="right"))
-        times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-        self.progress = Progress(
-            TextColumn("{task.description}"), *columns, *times, TextColumn("{task.fields[note]}"),
-            console=console, refresh_per_second=8,
-        )  # fmt: skip
+        text, bar, count = TextColumn("{task.description}"), BarColumn(bar_width=None), "{task.fields[count]}"
+        times = TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+        columns = text, bar, TextColumn(count, justify="right"), *times, TextColumn("{task.fields[note]}")
+        self.progress = Progress(*columns, console=console, refresh_per_second=8)
         self.whole = self._bar("[bold]jobs[/bold]")
         self.jobs: dict[str, TaskID] = {}
-        self.parts: dict[str, float] = {}
-        """How much of each job that runs is done."""
         self.done, self.steps, self.began = 0, 0, 0.0
 
     def count(self, done: int, total: int) -> None:
@@ -48,9 +44,6 @@ class _Bars(View):
         self._update_whole()
 
     def show(self, event: Event) -> None:
-        if event.notice:
-            self.notice(f"job {event.job} on {event.where}: {event.notice}")
-            return
         if event.job not in self.jobs:
             self.jobs[event.job] = self._bar(f"  {event.job}")
         task, done, total = self.jobs[event.job], event.done, event.total
@@ -59,12 +52,10 @@ class _Bars(View):
             return
         self.began = self.began or time.monotonic()
         self.steps += event.client_steps
-        self.parts[event.job] = done / total
         self.progress.update(task, completed=done, total=total, count=f"{done}/{total}", note=event.where)
         self._update_whole()
 
     def ended(self, job: str, state: str) -> None:
-        self.parts.pop(job, None)
         if job in self.jobs:
             self.progress.remove_task(self.jobs.pop(job))
 
@@ -75,9 +66,10 @@ class _Bars(View):
         return self.progress.add_task(text, total=None, count="", note="")
 
     def _update_whole(self) -> None:
-        rate = self.steps / (time.monotonic() - self.began) if self.steps and self.began else 0.0
+        parts = sum(task.percentage / 100 for task in self.progress.tasks if task.id in self.jobs.values())
+        rate = self.steps / (time.monotonic() - self.began) if self.steps else 0.0
         note = f"{rate:,.0f} client-steps/s" if rate else ""
-        self.progress.update(self.whole, completed=self.done + sum(self.parts.values()), note=note)
+        self.progress.update(self.whole, completed=self.done + parts, note=note)
 
 
 class _Lines(View):
@@ -85,7 +77,7 @@ class _Lines(View):
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.known: set[str] = set()
+        self.running: set[str] = set()
         self.counted = ""
 
     def count(self, done: int, total: int) -> None:
@@ -94,14 +86,12 @@ class _Lines(View):
             self._say(text)
 
     def show(self, event: Event) -> None:
-        if event.notice:
-            self.notice(f"job {event.job} on {event.where}: {event.notice}")
-        elif event.job not in self.known:
-            self.known.add(event.job)
+        if event.job not in self.running:
+            self.running.add(event.job)
             self._say(f"job {event.job} on {event.where} ...")
 
     def ended(self, job: str, state: str) -> None:
-        self.known.discard(job)
+        self.running.discard(job)
         self._say(f"job {job}: {state}")
 
     def notice(self, text: str) -> None:

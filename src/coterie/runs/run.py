@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ from coterie.runs.environment import FORMAT
 from coterie.runs.graph import graph
 from coterie.runs.summary import row, summarize
 from coterie.runs.tracks import SCORES, Floats, Track, Weighed, by_name, read_tracks, read_weighed
-from coterie.storage.files import explained, read_json
+from coterie.storage.files import open_folder, read_json, read_toml
 from coterie.storage.lock import let_go
 
 if TYPE_CHECKING:
@@ -35,15 +34,8 @@ class Run:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not (self.path / "experiment.toml").is_file():
-            lacks = "it has no experiment.toml" if self.path.exists() else "there is no such folder"
-            raise RunError(f"{self.path} is not a run folder: {lacks}")
-        found = self.environment.get("format") if isinstance(self.environment, dict) else None
-        if found != FORMAT:
-            raise RunError(
-                f"{self.path} is a run folder of format {found!r}, but this version of coterie reads "
-                f"format {FORMAT}; use the version of coterie that wrote it"
-            )
+        self.environment = open_folder(self.path, "run", "experiment.toml", "environment.json", FORMAT)
+        """Versions, machine, commit, command line, date."""
 
     @classmethod
     def finished(cls, path: Path, experiment: Experiment) -> Run | None:
@@ -58,20 +50,9 @@ class Run:
         return f"Run({str(self.path)!r})"
 
     @cached_property
-    def environment(self) -> dict[str, Any]:
-        """Versions, machine, commit, command line, date."""
-        values: dict[str, Any] = read_json(self.path / "environment.json")
-        return values
-
-    @cached_property
     def config(self) -> dict[str, Any]:
         """The experiment as plain data."""
-        file = self.path / "experiment.toml"
-        try:
-            with explained(file, "read"):
-                return tomllib.loads(file.read_text("utf-8"))
-        except ValueError as error:
-            raise RunError(f"{file} is damaged: {error}") from None
+        return read_toml(self.path / "experiment.toml")
 
     @cached_property
     def experiment(self) -> Experiment:

@@ -1,4 +1,4 @@
-"""What a target runs: the experiments of iot.toml and emnist.toml, changed as targets.toml says.
+"""The experiments of a target: those of iot.toml and emnist.toml, changed as targets.toml says.
 
 The target `regimes` has several for a data set, which differ as regimes.toml says.
 """
@@ -37,9 +37,9 @@ class Target(NamedTuple):
 
     name: str
     datasets: tuple[str, ...]
-    """Those it is made of, unless one is asked for."""
+    """The data sets it is made of, unless one is asked for."""
     reading: str
-    """That of KD-PDFL's open points, unless another is asked for."""
+    """The reading of KD-PDFL's open points, unless another is asked for."""
     change: dict[str, Any]
     """Settings by their paths."""
     quick: dict[str, Any]
@@ -57,12 +57,12 @@ class Target(NamedTuple):
 
 
 def readings() -> dict[str, dict[str, Any]]:
-    """KD-PDFL's options in each reading."""
+    """List KD-PDFL's options in each reading."""
     return dict(_toml("readings"))
 
 
 def regimes(target: Target, dataset: str) -> list[str | None]:
-    """The regimes of a target on a data set, in their order; only None if it has none."""
+    """List the regimes of a target on a data set, in their order; only None if it has none."""
     return list(_toml("regimes")[dataset]) if target.name == "regimes" else [None]
 
 
@@ -74,7 +74,7 @@ class Printed(NamedTuple):
 
 
 def printed(dataset: str, method: str, clients: int) -> Printed | None:
-    """What the paper's Table I says, if it does."""
+    """Look up a cell of the paper's Table I, if it is printed."""
     cell = _toml("paper")[dataset].get(method, {}).get(str(clients))
     return Printed(*cell) if cell else None
 
@@ -92,7 +92,7 @@ def experiment(
     seeds: int | None = None,
     device: str | None = None,
 ) -> Experiment:
-    """What the target runs on a data set, called `name`, with those options of the data set.
+    """Build what the target runs on a data set, called `name`, with these options of the data set.
 
     `stars` (a number, or below 1 a share of the clients), `seeds` and `device` are the experiment's own where
     they are not given.

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import os
 import shutil
-import tomllib
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from coterie.runs import Run
 from coterie.runs.results import markdown
 from coterie.runs.summary import row
 from coterie.runs.tracks import Track, Weighed
-from coterie.storage.files import encode, explained, read_json
+from coterie.storage.files import encode, explained, open_folder, read_toml
 from coterie.storage.files import replace as put
 from coterie.storage.lock import locked
 
@@ -91,15 +90,7 @@ class Sweep:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.there(self.path):
-            lacks = "it has no manifest.json" if self.path.exists() else "there is no such folder"
-            raise RunError(f"{self.path} is not a sweep folder: {lacks}")
-        found = self.manifest.get("format") if isinstance(self.manifest, dict) else None
-        if found != FORMAT:
-            raise RunError(
-                f"{self.path} is a sweep folder of format {found!r}, but this version of coterie reads "
-                f"format {FORMAT}; use the version of coterie that wrote it"
-            )
+        _ = self.manifest  # it must be there
 
     @staticmethod
     def there(path: Path) -> bool:
@@ -109,8 +100,7 @@ class Sweep:
     @property
     def manifest(self) -> dict[str, Any]:
         """Versions, cores, data and jobs, at this moment."""
-        values: dict[str, Any] = read_json(self.path / "manifest.json")
-        return values
+        return open_folder(self.path, "sweep", "manifest.json", "manifest.json", FORMAT)
 
     @property
     def jobs(self) -> list[Job]:
@@ -127,11 +117,7 @@ class Sweep:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The experiment with its grid, as plain data."""
-        file = self.path / "sweep.toml"
-        try:
-            return tomllib.loads(file.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read {file}: {error}") from None
+        return read_toml(self.path / "sweep.toml")
 
     def summary(self) -> dict[str, Any]:
         """Compute the numbers of the result table, in the form of `Run.summary`."""

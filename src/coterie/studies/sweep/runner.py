@@ -151,8 +151,11 @@ class _Runner:
                 return
 
     def _report(self, event: Event) -> None:
+        """Pass on a sign of life; refuse a job that has other data than the jobs before."""
         if event.data:
             self.folder.agree(*event.data, event.where)
+        elif event.notice:
+            self.view.notice(f"job {event.job} on {event.where}: {event.notice}")
         else:
             self.view.show(event)
 

@@ -29,13 +29,13 @@ class Candidate(NamedTuple):
     """One setting of a method."""
 
     setting: dict[str, Any]
-    """What is new in the method's table; nothing, if the setting is the experiment's own."""
+    """The new values in the method's table; none, if the setting is the experiment's own."""
     values: dict[str, Any]
     """Everything that is searched, as it is with this setting."""
 
 
 def candidates(experiment: Experiment, label: str, budget: int) -> list[Candidate]:
-    """As many different settings as the budget allows, or all there are."""
+    """List as many different settings as the budget allows, or all there are."""
     alone, choices = experiment.only(label), space(experiment, label)
     total = math.prod(map(len, choices.values()))
     found: dict[str, Candidate] = {}
@@ -52,7 +52,7 @@ def candidates(experiment: Experiment, label: str, budget: int) -> list[Candidat
 
 
 def space(experiment: Experiment, label: str) -> Choices:
-    """What is searched for a method, by the keys of its table: as the experiment says, or the usual."""
+    """List the values to search for each key of a method: as the experiment says, or the usual."""
     if experiment.search:
         return experiment.searched(label)
     world = experiment.only(label).worlds()[0]
@@ -65,7 +65,7 @@ def space(experiment: Experiment, label: str) -> Choices:
 
 
 def _proposed(world: World) -> Choices:
-    """What a method itself would have searched, held to what a `[search]` is held to."""
+    """Ask a method for its own search space, held to what a `[search]` is held to."""
     what = f"methods.{world.label}: search"
     with own_code(f"{what} failed"):
         found: object = world.algorithm.search()
@@ -83,21 +83,21 @@ def _around(rate: float) -> tuple[float, ...]:
 
 
 def _drawn(choices: Choices, budget: int) -> Iterator[dict[str, Any]]:
-    """Random settings in which every value of a key comes equally often; in the end, all there are."""
+    """Draw random settings in which every value of a key comes equally often; in the end, all there are."""
     columns = [_shuffled(key, values, DRAWS * budget) for key, values in choices.items()]
     for combination in itertools.chain(zip(*columns, strict=True), itertools.product(*choices.values())):
         yield dict(zip(choices, combination, strict=True))
 
 
 def _shuffled(key: str, values: tuple[Any, ...], n: int) -> list[Any]:
-    """The values again and again, each time in another order; alike for all methods that have this key."""
+    """Repeat the values, each time in another order; alike for all methods that have this key."""
     turns = torch.arange(-(-n // len(values)))
     order = Stream(0, f"tune {key}").permutation(len(values), t=turns).flatten()
     return [values[i] for i in order[:n].tolist()]
 
 
 def _meaning(world: World) -> str:
-    """Equal for settings that are written differently but do the same."""
+    """Make a key that is equal for settings that are written differently but do the same."""
     train = world.experiment.train
     closing = (train.personalize_lr or train.lr) if train.personalize else None
     return repr((world.algorithm, train.lr, closing, train.optimizer))

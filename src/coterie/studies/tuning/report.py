@@ -1,4 +1,4 @@
-"""What was tried and chosen: the tuned experiment, a report for people, and all numbers for programs."""
+"""The files of a tuning: the tuned experiment, a report for people, and all numbers for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCORE = "validation %"
 
 
 class Places(NamedTuple):
-    """Where the files go."""
+    """The paths of the files."""
 
     experiment: Path
     report: Path
@@ -30,7 +30,7 @@ class Places(NamedTuple):
 
 
 def places(name: str, out: Path | None = None, experiment: Path | None = None) -> Places:
-    """In the folder `out`, by default tuning/<name>; refused now if a file is there or cannot be."""
+    """Choose paths in `out`, by default tuning/<name>; refuse now if a file is there or cannot be."""
     folder = free_name(Path("tuning") / name) if out is None else out
     found = Places(experiment or folder / "tuned.toml", folder / "tuning.md", folder / "tuning.json")
     for path in found:
@@ -43,7 +43,7 @@ def places(name: str, out: Path | None = None, experiment: Path | None = None) -
 
 
 def write(tuning: Tuning, facts: Mapping[str, Any], to: Places) -> None:
-    """Write all three, with `facts` from `numbers`; none that is there is overwritten."""
+    """Write all three files, with `facts` from `numbers`; overwrite none."""
     head = (
         f"# Methods tuned with `coterie tune --budget {tuning.budget}` on validation data, "
         f"seeds {_listed(tuning.seeds)}, {facts['environment']['date']}.\n\n"
@@ -63,7 +63,7 @@ def write(tuning: Tuning, facts: Mapping[str, Any], to: Places) -> None:
 
 
 def numbers(tuning: Tuning) -> dict[str, Any]:
-    """Everything, as plain data."""
+    """Collect everything as plain data."""
     return {
         "name": tuning.experiment.name,
         "budget": tuning.budget,

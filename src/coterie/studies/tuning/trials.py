@@ -27,10 +27,10 @@ FIRST_SEED = 1000
 
 
 class Trial(NamedTuple):
-    """What came of one candidate."""
+    """A candidate and how well it did."""
 
     values: dict[str, Any]
-    """Everything that is searched, as it was here."""
+    """Everything that is searched, as it was in this trial."""
     scores: tuple[float, ...]
     """Mean validation accuracy over honest clients, of each seed; one that diverged counts as 0."""
     diverged: int
@@ -46,20 +46,20 @@ class Trial(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """The outcome for all methods."""
+    """The trials of all methods, and the experiment with the best of each."""
 
     experiment: Experiment
-    """As it was."""
+    """The experiment before."""
     tuned: Experiment
-    """With the chosen values."""
+    """The experiment with the chosen values."""
     budget: int
     seeds: tuple[int, ...]
-    """Those that the trials were run with."""
+    """The seeds that the trials were run with."""
     trials: dict[str, tuple[Trial, ...]]
-    """Of each method, its own setting first."""
+    """The trials of each method, its own setting first."""
 
     def chosen(self, label: str) -> int:
-        """The number of a method's best trial."""
+        """Find the number of a method's best trial."""
         return best(self.trials[label])
 
 
@@ -68,7 +68,7 @@ class _Outcome(NamedTuple):
 
     world: World
     accuracy: float
-    """Mean over honest clients."""
+    """Mean validation accuracy over honest clients."""
     diverged: int
 
 
@@ -104,7 +104,7 @@ def tune(
 
 
 def best(trials: Sequence[Trial]) -> int:
-    """The trial with the highest mean, the first if there are several."""
+    """Find the trial with the highest mean, the first if there are several."""
     means = [round(trial.mean, 6) for trial in trials]  # accuracies are float32
     return means.index(max(means))
 
@@ -114,7 +114,7 @@ def _name(label: str, number: int) -> str:
 
 
 def _worlds(base: Experiment, tried: Mapping[str, Sequence[Candidate]]) -> Iterator[World]:
-    """Every candidate of every method, with every seed and setting of the grid."""
+    """Make a world for every candidate of every method, with every seed and setting of the grid."""
     count = math.prod([sum(map(len, tried.values())), len(base.seeds), *map(len, base.grid.values())])
     if count > MOST_WORLDS:
         raise ConfigError(
@@ -131,7 +131,7 @@ def _worlds(base: Experiment, tried: Mapping[str, Sequence[Candidate]]) -> Itera
 def _outcomes(
     base: Experiment, worlds: Sequence[World], root: Path | None, progress: Progress | None
 ) -> list[_Outcome]:
-    """The last evaluation of each world, in one batched run or in as few as memory allows."""
+    """Evaluate each world at its end, in one batched run or in as few as memory allows."""
     plan = prepare(base, root, progress, worlds=worlds, tested=False)
     for world, federation in zip(plan.worlds, plan.federations, strict=True):
         if not bool(federation.validation.count[~world.attackers].any()):
@@ -165,7 +165,7 @@ def _outcome(world: World, row: Mapping[str, Any]) -> _Outcome:
 
 
 def _by_name(outcomes: Iterable[_Outcome]) -> dict[str, list[_Outcome]]:
-    """The outcomes of each candidate."""
+    """Group outcomes by candidate."""
     found: dict[str, list[_Outcome]] = {}
     for outcome in outcomes:
         found.setdefault(outcome.world.name, []).append(outcome)
@@ -173,7 +173,7 @@ def _by_name(outcomes: Iterable[_Outcome]) -> dict[str, list[_Outcome]]:
 
 
 def _leaders(outcomes: Iterable[_Outcome]) -> dict[str, float]:
-    """The accuracy of each method's best candidate as of now."""
+    """Compute the accuracy of each method's best candidate as of now."""
     leaders: dict[str, float] = {}
     for those in _by_name(outcomes).values():
         label, mean = those[0].world.label, statistics.fmean(o.accuracy for o in those)
@@ -182,6 +182,6 @@ def _leaders(outcomes: Iterable[_Outcome]) -> dict[str, float]:
 
 
 def _trial(candidate: Candidate, seeds: Sequence[int], outcomes: Sequence[_Outcome]) -> Trial:
-    """Of one candidate; the settings of a grid count alike."""
+    """Judge one candidate; the settings of a grid count alike."""
     scores = (statistics.fmean(o.accuracy for o in outcomes if o.world.seed == seed) for seed in seeds)
     return Trial(candidate.values, tuple(scores), sum(o.diverged for o in outcomes))
