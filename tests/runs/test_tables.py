@@ -83,3 +83,28 @@ def test_a_pipe_is_as_wide_as_the_table(
     monkeypatch.setenv("COLUMNS", "70")
     assert console().width == 70
     assert console(lines=True).width > 300, "one line each, for grep"
+
+
+TABLE = Table(
+    ("M", "50 %"),
+    [[Cell("1"), Cell("2 ± 1", True)], [Cell("3"), Cell("–")]],
+    title="A_b",
+    note="p < 1",
+    words=("M",),
+    parted=True,
+)
+
+
+def test_markdown() -> None:
+    assert (
+        TABLE.markdown(3) == "### A_b\n\n| M | 50 % |\n| --- | ---: |\n| 1 | **2 ± 1** |\n| 3 | – |\n\np < 1"
+    )
+
+
+def test_latex() -> None:
+    text = TABLE.latex()
+    for part in (
+        r"\caption{A\_b. p $<$ 1}", r"M & 50 \% \\ \midrule", r"1 & \textbf{2 $\pm$ 1} \\ \midrule",
+        "3 & -- \\\\\n\\bottomrule",
+    ):  # fmt: skip
+        assert part in text

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from coterie.runs.tables import Cell, Table
 from coterie.studies.reproduce import table1
 from tests.studies.reproduce import made
 
@@ -45,8 +44,8 @@ def test_tests_by_hand() -> None:
 def test_one_seed_has_no_tests() -> None:
     values = table1.table1(TRACKS[:2], "iot")
     assert values["tests"] == []
-    (sheet,) = table1.tables(values, "IoT devices")
-    assert sheet.cells[0][2].text == "90.0"
+    (table,) = table1.tables(values, "IoT devices")
+    assert table.cells[0][2].text == "90.0"
 
 
 def test_a_cell_that_the_paper_leaves_empty() -> None:
@@ -74,31 +73,6 @@ def test_the_note_tells_where_tests_differ_in_seeds_and_number() -> None:
     assert "Paired over 2 or 3 seeds" in tests.note
     assert "corrected for the 1 or 2 tests of a score" in tests.note
     assert "cannot be below 0.250 with 3 seeds" in tests.note
-
-
-TABLE = Table(
-    ("M", "50 %"),
-    [[Cell("1"), Cell("2 ± 1", True)], [Cell("3"), Cell("–")]],
-    title="A_b",
-    note="p < 1",
-    words=("M",),
-    parted=True,
-)
-
-
-def test_markdown() -> None:
-    assert (
-        TABLE.markdown(3) == "### A_b\n\n| M | 50 % |\n| --- | ---: |\n| 1 | **2 ± 1** |\n| 3 | – |\n\np < 1"
-    )
-
-
-def test_latex() -> None:
-    text = TABLE.latex()
-    for part in (
-        r"\caption{A\_b. p $<$ 1}", r"M & 50 \% \\ \midrule", r"1 & \textbf{2 $\pm$ 1} \\ \midrule",
-        "3 & -- \\\\\n\\bottomrule",
-    ):  # fmt: skip
-        assert part in text
 
 
 def test_the_tables_fit_a_terminal_of_80_columns() -> None:
