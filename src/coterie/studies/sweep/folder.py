@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import shutil
@@ -157,18 +156,13 @@ class Sweep:
         weighed: dict[int, list[Weighed]] = {}
         whole = {job.name: job.setting for job in self.jobs}
         grid, offset = self.config["grid"], 0
-        for name, run in self.runs.items():
+        for job, run in self.runs.items():
             for track in run.tracks:
-                both = {**whole[name], **track.setting}
-                tags = [tag(track.setting, grid), *(f"{path}={value}" for path, value in whole[name].items())]
-                tracks.append(
-                    dataclasses.replace(
-                        track,
-                        world=offset + track.world,
-                        name=f"{track.label} [{', '.join(filter(None, tags))}]",
-                        setting={key: both[key] for key in grid},
-                    )
-                )
+                both = {**whole[job], **track.setting}
+                tags = [tag(track.setting, grid), *(f"{path}={value}" for path, value in whole[job].items())]
+                name = f"{track.label} [{', '.join(filter(None, tags))}]"
+                setting = {key: both[key] for key in grid}
+                tracks.append(replace(track, world=offset + track.world, name=name, setting=setting))
             weighed |= {offset + world: rows for world, rows in run.weighed.items()}
             offset += len(run.worlds)
         return tracks, weighed

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,7 +106,7 @@ def tables(tuning: Tuning) -> list[Table]:
 def markdown(tuning: Tuning, facts: Mapping[str, Any]) -> str:
     """Write a report: how it was done, one table for each method, and where."""
     parts = [f"# Tuning of {tuning.experiment.name}", _protocol(tuning)]
-    parts += [table.markdown(2) for table in tables(tuning)]
+    parts += [replace(table, words=()).markdown(2) for table in tables(tuning)]
     here = facts["environment"]
     command = shlex.join([Path(here["command"][0]).name, *here["command"][1:]])
     versions = ", ".join(f"{package} {here[package]}" for package in ("coterie", "python", "torch", "numpy"))
