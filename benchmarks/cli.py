@@ -1,15 +1,18 @@
-"""`coterie bench`: how fast it is here, beside what the machine allows and what a plain loop does."""
+"""The verbs of `coterie bench`, which mounts them where this package lies beside the source."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coterie.cli.options import Json
 from coterie.cli.starting import starting
+
+if TYPE_CHECKING:
+    from benchmarks.simulator.timing import Clients
 
 __all__ = ["bench"]
 
@@ -19,11 +22,16 @@ bench = typer.Typer(
         "Example:  coterie bench engine --work W1 --clients 20,100"
     ),
     no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
 )
 
 Works = Annotated[str, typer.Option("--work", metavar="W1,W2", help="W1: IoT MLP, W2: EMNIST CNN.")]
-Clients = Annotated[
-    str | None, typer.Option(metavar="N,N", help="Numbers of clients; by default what suits work and device.")
+Numbers = Annotated[
+    str | None,
+    typer.Option(
+        "--clients", metavar="N,N", help="Numbers of clients; by default what suits work and device."
+    ),
 ]
 Pairs = Annotated[int, typer.Option(min=1, help="How often each is measured; five or more mean something.")]
 Seconds = Annotated[float, typer.Option(min=0, help="The shortest turn; a turn is at least one round.")]
@@ -37,22 +45,24 @@ Out = Annotated[
 ]
 
 _SUFFIXES = (".json", ".md", ".png")
-_CPU: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+_CPU: Mapping[str, Clients] = {
     "engine": {"W1": (20, 100, 500), "W2": (10, 40)},
     "exchange": {"W1": (20, 500), "W2": (20,)},
     "scaling": {"W1": (20, 100, 500, 2000, 10_000), "W2": (10, 40, 100, 400)},
+    "methods": {"W1": (20, 100, 500), "W2": (10, 40)},
 }
-_GPU: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+_GPU: Mapping[str, Clients] = {
     "engine": {"W1": (100, 1000, 10_000), "W2": (40, 200, 1000)},
     "exchange": {"W1": (1000, 10_000), "W2": (200,)},
     "scaling": {"W1": (20, 100, 1000, 4000, 10_000), "W2": (20, 100, 400, 2000)},
+    "methods": {"W1": (1000, 10_000), "W2": (200, 1000)},
 }
 
 
 @bench.command()
 def engine(
     work: Works = "W1,W2",
-    clients: Clients = None,
+    clients: Numbers = None,
     pairs: Pairs = 5,
     seconds: Seconds = 1.0,
     device: Device = "cpu",
@@ -73,18 +83,13 @@ def engine(
 
       coterie bench engine --device cuda --clients 10000 --work W1
     """
-    with starting("getting ready"):
-        from coterie.bench.timing import Settings
-        from coterie.bench.versus import versus
-
-    how = Settings(pairs, seconds, device, "off" if eager else "auto", start)
-    _conduct(lambda numbers, say: versus(numbers, how, say), "engine", work, clients, device, as_json, out)
+    _conduct("engine", work, clients, (pairs, seconds, device, eager, start), as_json, out)
 
 
 @bench.command()
 def exchange(
     work: Works = "W1,W2",
-    clients: Clients = None,
+    clients: Numbers = None,
     pairs: Pairs = 5,
     device: Device = "cpu",
     eager: Eager = False,
@@ -95,18 +100,13 @@ def exchange(
 
     Example:  coterie bench exchange --work W1 --clients 500
     """
-    with starting("getting ready"):
-        from coterie.bench.exchange import exchange as measure
-        from coterie.bench.timing import Settings
-
-    how = Settings(pairs, 0, device, "off" if eager else "auto")
-    _conduct(lambda numbers, say: measure(numbers, how, say), "exchange", work, clients, device, as_json, out)
+    _conduct("exchange", work, clients, (pairs, 0, device, eager), as_json, out)
 
 
 @bench.command()
 def scaling(
     work: Works = "W1,W2",
-    clients: Clients = None,
+    clients: Numbers = None,
     pairs: Pairs = 5,
     seconds: Seconds = 1.0,
     device: Device = "cpu",
@@ -118,30 +118,56 @@ def scaling(
 
     Example:  coterie bench scaling --work W1 --clients 100,1000,10000 --out scaling.json
     """
-    with starting("getting ready"):
-        from coterie.bench.scaling import scaling as measure
-        from coterie.bench.timing import Settings
-
-    how = Settings(pairs, seconds, device, "off" if eager else "auto")
-    _conduct(lambda numbers, say: measure(numbers, how, say), "scaling", work, clients, device, as_json, out)
+    _conduct("scaling", work, clients, (pairs, seconds, device, eager), as_json, out)
 
 
-Numbers = Mapping[str, Sequence[int]]
-Measure = Callable[[Numbers, Callable[[str], None]], dict[str, Any]]
+@bench.command()
+def methods(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="METHOD", help="Algorithms; by default KD-PDFL.")
+    ] = None,
+    work: Works = "W1,W2",
+    clients: Numbers = None,
+    pairs: Pairs = 5,
+    seconds: Seconds = 1.0,
+    device: Device = "cpu",
+    eager: Eager = False,
+    as_json: Json = False,
+    out: Out = None,
+) -> None:
+    """The speed of methods for every gradient that their local steps take, in turn with FedAvg.
+
+    Example:  coterie bench methods FedAvg KD-PDFL --work W1 --clients 100
+    """
+    given = tuple(names or ("KD-PDFL",))
+    _conduct("methods", work, clients, (pairs, seconds, device, eager), as_json, out, given)
 
 
 def _conduct(
-    measure: Measure, what: str, work: str, clients: str | None, device: str, as_json: bool, out: Path | None
+    name: str,
+    work: str,
+    clients: str | None,
+    settings: tuple[Any, ...],
+    as_json: bool,
+    out: Path | None,
+    *more: Any,
 ) -> None:
-    """Measure, with a line that says how far it is; then show and write."""
+    """Measure, with a line that says how far the bench is; then show and write the result."""
     import json
+    from importlib import import_module
 
     from rich.console import Console
 
-    from coterie import terminal as screen
-    from coterie.bench.sheet import header, sheet, terminal
+    with starting("getting ready"):
+        from benchmarks.simulator.tables import header, table
+        from benchmarks.simulator.timing import Settings
+        from coterie import terminal
 
-    numbers = _numbers(work, clients, (_GPU if device.startswith("cuda") else _CPU)[what])
+        measure = import_module(f"benchmarks.simulator.{name}_bench").measure
+
+    pairs, seconds, device, eager, *start = settings
+    how = Settings(pairs, seconds, device, "off" if eager else "auto", *start)
+    numbers = _numbers(work, clients, (_GPU if device.startswith("cuda") else _CPU)[name])
     _writable(out)
     told = Console(stderr=True)
     with told.status("") as status:
@@ -151,19 +177,19 @@ def _conduct(
             if not told.is_terminal:
                 told.print(text, highlight=False, soft_wrap=True)
 
-        result = measure(numbers, say)
+        result = measure(numbers, how, say, *more)
     if as_json:
         typer.echo(json.dumps(result, indent=2))
     else:
-        console = screen.console()
+        console = terminal.console()
         console.print(header(result), soft_wrap=True, markup=False)
         console.print()
-        console.print(terminal(sheet(result)))
+        console.print(table(result))
     for path in _write(result, out):
         typer.echo(f"written   {path}", err=as_json)
 
 
-def _numbers(work: str, clients: str | None, default: Numbers) -> dict[str, Sequence[int]]:
+def _numbers(work: str, clients: str | None, default: Clients) -> dict[str, Sequence[int]]:
     from coterie.core.errors import ConfigError, UnknownNameError
 
     names = [name.strip().upper() for name in work.split(",")]
@@ -182,7 +208,7 @@ def _numbers(work: str, clients: str | None, default: Numbers) -> dict[str, Sequ
 
 
 def _writable(out: Path | None) -> None:
-    """Found out before minutes are spent."""
+    """Refuse a place that cannot be written to before minutes are spent."""
     from coterie.core.errors import ConfigError
     from coterie.runs.files import explained, refuse_foreign
 
@@ -196,8 +222,9 @@ def _writable(out: Path | None) -> None:
 
 
 def _write(result: Mapping[str, Any], out: Path | None) -> list[Path]:
-    from coterie.bench.pictures import picture
-    from coterie.bench.sheet import markdown
+    """Write numbers, table and picture; give the files."""
+    from benchmarks.simulator.pictures import picture
+    from benchmarks.simulator.tables import markdown
     from coterie.runs.files import encode, publish
 
     if out is None:

@@ -1,9 +1,9 @@
 """The same work in other frameworks, each in an environment of its own, in turn with coterie.
 
-    python benchmarks/peers/run.py [--only flower,fluke] [--work W1,W2] [--clients 20,100] [--pairs 5]
+    python -m benchmarks.frameworks.run [--only flower,fluke] [--work W1,W2] [--clients 20,100] [--pairs 5]
 
-Environments are made once, under build/peers/. Every framework is one file here, `with_NAME.py`, and one
-entry of peers.toml; it runs as a process of its own and waits while another has its turn. The result is
+Environments are made once, under build/frameworks/. Every framework is one file here, `with_NAME.py`, and one
+entry of frameworks.toml; it runs as a process of its own and waits while another has its turn. The result is
 one table, as Markdown and as JSON with all versions. What cannot be installed, does not get through a round
 or does not learn is in the table too, with the reason. Run it with the Python that has coterie.
 """
@@ -25,34 +25,35 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 from typing import Any
 
-from coterie.bench.machine import machine
-from coterie.bench.timing import spread
+from benchmarks.common import markdown_table, script_parser
+from benchmarks.simulator.machine import machine
+from benchmarks.simulator.timing import Spread, spread
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CLIENTS = {"W1": (20, 100), "W2": (10,)}
 
 
-class Failure(Exception):  # noqa: N818 - it is a result
-    """Why a framework is not measured."""
+class Failure(Exception):  # noqa: N818
+    """A framework cannot be measured; the reason is a result."""
 
 
-def environment(name: str, peer: dict[str, Any], folder: Path, constraints: Path) -> Path:
-    """The Python of a framework's environment, which is made if it is not there yet."""
-    if "requires" not in peer:
+def environment(name: str, framework: dict[str, Any], folder: Path, constraints: Path) -> Path:
+    """Give the Python of a framework's environment; make the environment if there is none yet."""
+    if "requires" not in framework:
         return Path(sys.executable)
     home = folder / name
     python, mark = home / "bin" / "python", home / "installed"
     if mark.exists():
         return python
-    print(f"{name}: installing {' '.join(peer['requires'])} into {home}", flush=True)
+    print(f"{name}: installing {' '.join(framework['requires'])} into {home}", flush=True)
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
     # Only torch is held to our version, so that all have the same; the rest is the framework's business.
     torch = next(line for line in constraints.read_text().splitlines() if line.startswith("torch=="))
     only = home / "constraints.txt"
     only.write_text(torch + "\n")
     answer = subprocess.run(
-        [python, "-m", "pip", "install", "-c", only, "torch", *peer["requires"]],
+        [python, "-m", "pip", "install", "-c", only, "torch", *framework["requires"]],
         capture_output=True,
         text=True,
         check=False,
@@ -66,6 +67,7 @@ def environment(name: str, peer: dict[str, Any], folder: Path, constraints: Path
 
 
 def version(python: Path, package: str) -> str:
+    """Give the installed version of a package; empty if there is none."""
     code = f"import importlib.metadata as m; print(m.version({package!r}))"
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
 
@@ -91,7 +93,7 @@ class Process:
                     "GOMP_SPINCOUNT": "5000",  # as the command `coterie` has it; the same for all
                     **os.environ,
                     "COTERIE_TURNS": f"{self.place.name}/turns",
-                    "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(HERE))),
+                    "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
                 },
             )
 
@@ -107,7 +109,7 @@ class Process:
         self.place.cleanup()
 
     def ready(self) -> tuple[float, float]:
-        """The loss after the first round, and how many seconds it took from the start to there."""
+        """Wait for the first round; give the loss after it, and the seconds since the start."""
         socket: Any = self.listener._listener._socket  # type: ignore[attr-defined]  # has no other timeout
         socket.settimeout(1)
         while time.perf_counter() - self.began < self.patience and self.process.poll() is None:
@@ -117,18 +119,18 @@ class Process:
         raise Failure(self._reason("it did not get ready"))
 
     def turn(self, seconds: float) -> float:
-        """Client-steps per second of one turn."""
+        """Let the framework run for a turn; give its client-steps per second."""
         self.line.send(seconds)
         answer = self._answer()
         return answer["steps"] / answer["seconds"]
 
     def stop(self) -> float:
-        """The loss at the end."""
+        """End the framework; give its last loss."""
         self.line.send(None)
         return self._answer()["loss"]
 
     def memory(self) -> int:
-        """Bytes that the process and all it started have to themselves."""
+        """Count the bytes that the process and its descendants have to themselves."""
         return sum(_own_bytes(pid) for pid in family(self.process.pid))
 
     def _answer(self) -> dict[str, float]:
@@ -148,7 +150,7 @@ class Process:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all its descendants."""
+    """List a process and all its descendants."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -169,12 +171,12 @@ def _own_bytes(pid: int) -> int:
 def measure(
     name: str, python: Path, ours: Process, work: str, clients: int, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """One framework in turn with ours."""
-    with Process(name, python, work, clients, options.patience, options.envs) as peer:
-        first, ready = peer.ready()
-        rates = [(peer.turn(options.seconds), ours.turn(options.seconds)) for _ in range(options.pairs)]
-        memory = peer.memory()
-        last = peer.stop()
+    """Measure one framework in turn with ours."""
+    with Process(name, python, work, clients, options.patience, options.envs) as process:
+        first, ready = process.ready()
+        rates = [(process.turn(options.seconds), ours.turn(options.seconds)) for _ in range(options.pairs)]
+        memory = process.memory()
+        last = process.stop()
     if not last < first:
         raise Failure(f"it does not learn: the loss went from {first:.3f} to {last:.3f}")
     return {
@@ -188,43 +190,45 @@ def measure(
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """One table; failures below it."""
+    """Write one table, and below it the frameworks that were not measured."""
     columns = (
-        "work",
-        "clients",
-        "framework",
-        "client-steps/s",
-        "coterie is",
-        "ready after s",
-        "memory GB",
+        "work", "clients", "framework", "client-steps/s", "coterie is", "ready after s", "memory GB",
         "exchange",
-    )
-    lines = ["| " + " | ".join(columns) + " |", "| :-- | --: | :-- | --: | --: | --: | --: | :-- |"]
+    )  # fmt: skip
+    rows, frameworks = [], result["frameworks"]
     for r in result["rows"]:
-        peer = result["peers"][r["peer"]]
-        ratio = r.get("ratio")
-        faster = f"{ratio['median']:.2g}x ({ratio['low']:.2g}-{ratio['high']:.2g})" if ratio else "–"
-        if ratio and 0.6 <= ratio["median"] <= 1.6:
-            faster += " tie"
-        cells = (
-            r["work"], str(r["clients"]), f"{peer['title']} {peer['version']}", f"{r['rate']['median']:,.0f}",
-            faster, f"{r['ready_s']:.0f}", f"{r['memory'] / 1e9:.1f}", peer["exchange"],
-        )  # fmt: skip
-        lines.append("| " + " | ".join(cells) + " |")
+        framework = frameworks[r["framework"]]
+        rows.append(
+            (
+                r["work"],
+                str(r["clients"]),
+                f"{framework['title']} {framework['version']}",
+                f"{r['rate']['median']:,.0f}",
+                _faster(Spread(**r["ratio"])) if "ratio" in r else "–",
+                f"{r['ready_s']:.0f}",
+                f"{r['memory'] / 1e9:.1f}",
+                framework["exchange"],
+            )
+        )
     failed = [
-        f"- {result['peers'][f['peer']]['title']} ({f['work']}, {f['clients']} clients): {f['reason']}"
+        f"- {frameworks[f['framework']]['title']} ({f['work']}, {f['clients']} clients): {f['reason']}"
         for f in result["failures"]
     ]
     m = result["machine"]
     where = f"{m['processor']}, {m['cores']} cores, torch {m['torch']}, {m['date'][:10]}"
-    return "\n".join([where, "", *lines, "", *(["Not measured:", "", *failed] if failed else [])]) + "\n"
+    table = markdown_table(columns, rows, words=("work", "framework", "exchange"))
+    return "\n".join([where, "", table, "", *(["Not measured:", "", *failed] if failed else [])]) + "\n"
+
+
+def _faster(ratio: Spread) -> str:
+    tie = " tie" if ratio.verdict() == "tie" else ""
+    return f"{ratio.median:.2g}x ({ratio.low:.2g}-{ratio.high:.2g}){tie}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", help="names from peers.toml, such as loop,flower")
+    """Make the environments, measure every framework in turn with coterie, and write after each step."""
+    parser = script_parser(__doc__)
+    parser.add_argument("--only", help="names from frameworks.toml, such as loop,flower")
     parser.add_argument("--work", default="W1,W2")
     parser.add_argument("--clients", help="such as 20,100; by default what suits the work")
     parser.add_argument("--pairs", type=int, default=5)
@@ -232,35 +236,37 @@ def main() -> None:
         "--seconds", type=float, default=2.0, help="the shortest turn; it is at least one round"
     )
     parser.add_argument("--patience", type=float, default=300, help="seconds until a framework is given up")
-    parser.add_argument("--envs", type=Path, default=ROOT / "build" / "peers", help="where environments lie")
+    parser.add_argument("--envs", type=Path, default=ROOT / "build/frameworks", help="where environments lie")
     parser.add_argument("--constraints", type=Path, default=ROOT / "constraints.txt")
-    parser.add_argument("--out", type=Path, help="a .json file; by default peers.json where environments lie")
+    parser.add_argument(
+        "--out", type=Path, help="a .json file; by default frameworks.json beside the environments"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     options.envs.mkdir(parents=True, exist_ok=True)
-    out = options.out or options.envs / "peers.json"
+    out = options.out or options.envs / "frameworks.json"
 
-    table = tomllib.loads((HERE / "peers.toml").read_text())
+    table = tomllib.loads((HERE / "frameworks.toml").read_text())
     ours = table.pop("coterie")
     names = options.only.split(",") if options.only else list(table)
     if unknown := [name for name in names if name not in table]:
         parser.error(f"no such framework: {unknown[0]}; there are {', '.join(table)}")
-    peers, pythons, broken = {}, {}, {}
+    frameworks, pythons, broken = {}, {}, {}
     for name in names:
         try:
             pythons[name] = environment(name, table[name], options.envs, options.constraints)
         except Failure as failure:
             broken[name] = str(failure)
         found = version(pythons[name], table[name]["package"]) if name in pythons else ""
-        peers[name] = {**table[name], "title": table[name].get("title", name), "version": found}
-        peers[name]["torch"] = version(pythons[name], "torch") if name in pythons else ""
+        frameworks[name] = {**table[name], "title": table[name].get("title", name), "version": found}
+        frameworks[name]["torch"] = version(pythons[name], "torch") if name in pythons else ""
     mine = {**ours, "title": "coterie", "version": version(Path(sys.executable), "coterie")}
     result: dict[str, Any] = {
-        "bench": "peers",
-        "format": 1,
+        "bench": "frameworks",
+        "format": 2,
         "machine": machine("cpu"),
         "pairs": options.pairs,
-        "peers": {"coterie": mine, **peers},
+        "frameworks": {"coterie": mine, **frameworks},
         "rows": [],
         "failures": [],
     }
@@ -271,7 +277,7 @@ def main() -> None:
                 _, ready = own.ready()
                 rows = []
                 for name in names:
-                    place = {"work": work, "clients": clients, "peer": name}
+                    place = {"work": work, "clients": clients, "framework": name}
                     print(f"{work}, {clients} clients: {name}", flush=True)
                     try:
                         if name in broken:
@@ -282,7 +288,7 @@ def main() -> None:
                         print(f"  {failure}", flush=True)
                 rates = [r["ours"]["median"] for r in rows] or [own.turn(options.seconds)]
                 facts = {"rate": spread(rates)._asdict(), "ready_s": ready, "memory": own.memory()}
-                result["rows"] += [{"work": work, "clients": clients, "peer": "coterie", **facts}, *rows]
+                result["rows"] += [{"work": work, "clients": clients, "framework": "coterie", **facts}, *rows]
             out.write_text(json.dumps(result, indent=2) + "\n")
             out.with_suffix(".md").write_text(markdown(result))
     print(f"\n{markdown(result)}\nwritten   {out}\nwritten   {out.with_suffix('.md')}")

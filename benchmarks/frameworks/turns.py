@@ -1,4 +1,4 @@
-"""How a framework takes turns: it calls `done` after each of its rounds, and waits there while others run.
+"""Turns of a framework: it calls `done` after each of its rounds, and waits there while others run.
 
 Client-steps are counted where they happen, by a hook on every `optimizer.step()` in this process; a
 framework that steps in other processes says how many there were.
@@ -17,18 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from coterie.bench.work import WORKS, Work, deal, network, samples
+from benchmarks.simulator.workloads import WORKS, Work, deal, network, samples
 
 __all__ = ["Turns", "asked", "epoch", "kept", "loss_of", "owned"]
 
 
 def asked() -> tuple[Work, int]:
-    """The work and the number of clients that this process was started for."""
+    """Read the work and the number of clients that this process was started for."""
     return WORKS[sys.argv[1]], int(sys.argv[2])
 
 
 def owned(work: Work, clients: int) -> tuple[Tensor, Tensor]:
-    """The samples of every client, `[M, 64, ...]` and `[M, 64]`."""
+    """Take the samples of every client, `[M, 64, ...]` and `[M, 64]`."""
     x, y = samples(work)
     rows = deal(work, clients)
     return x[rows], y[rows]
@@ -36,12 +36,12 @@ def owned(work: Work, clients: int) -> tuple[Tensor, Tensor]:
 
 @cache
 def kept(work: Work, clients: int) -> tuple[nn.Module, Tensor, Tensor]:
-    """A model and the samples of all clients, made once in a process."""
+    """Make a model and the samples of all clients, once in a process."""
     return network(work), *owned(work, clients)
 
 
 def epoch(work: Work, clients: int) -> tuple[Tensor, Tensor]:
-    """The same, repeated until one epoch is as many mini-batches as a round has local steps."""
+    """Repeat the samples until one epoch is as many mini-batches as a round has local steps."""
     x, y = owned(work, clients)
     rows = torch.arange(work.local_steps * work.batch) % work.owned
     return x[:, rows], y[:, rows]
@@ -49,7 +49,7 @@ def epoch(work: Work, clients: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """The loss of one model on the samples of all clients, with the statistics of each."""
+    """Compute the loss of one model on the samples of all clients, with the statistics of each."""
     was = model.training
     model.train()
     kept = {k: v.clone() for k, v in model.state_dict().items()}
@@ -71,7 +71,7 @@ class Turns:
         self.steps += 1
 
     def done(self, elsewhere: int = 0) -> None:
-        """A round is over; `elsewhere`: the client-steps that other processes took in it."""
+        """End a round; `elsewhere`: the client-steps that other processes took in that round."""
         self.steps += elsewhere
         spent = time.perf_counter() - self.began
         if self.until < 0:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from turns import Turns, asked
-
-from coterie.bench.ours import Engine
+from benchmarks.frameworks.turns import Turns, asked
+from benchmarks.simulator.engine_contender import Engine
 
 work, clients = asked()
 engine = Engine(work, clients)

@@ -5,8 +5,8 @@ https://fedlab.readthedocs.io/
 
 from __future__ import annotations
 
-from absent import without
-from turns import Turns, asked, epoch, loss_of
+from benchmarks.frameworks.absent import without
+from benchmarks.frameworks.turns import Turns, asked, epoch, loss_of
 
 without("torchvision")
 
@@ -16,7 +16,7 @@ from fedlab.contrib.dataset.basic_dataset import FedDataset  # noqa: E402
 from fedlab.core.standalone import StandalonePipeline  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from coterie.bench.work import network  # noqa: E402
+from benchmarks.simulator.workloads import network  # noqa: E402
 
 work, clients = asked()
 x, y = epoch(work, clients)

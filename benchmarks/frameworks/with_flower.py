@@ -12,9 +12,9 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
-from turns import Turns, asked, kept, loss_of
 
-from coterie.bench.work import learn, mean_state, network
+from benchmarks.frameworks.turns import Turns, asked, kept, loss_of
+from benchmarks.simulator.workloads import learn, mean_state, network
 
 work, clients = asked()
 client_app, server_app = ClientApp(), ServerApp()

@@ -5,8 +5,8 @@ https://makgyver.github.io/fluke/
 
 from __future__ import annotations
 
-from absent import without
-from turns import Turns, asked, epoch, loss_of
+from benchmarks.frameworks.absent import without
+from benchmarks.frameworks.turns import Turns, asked, epoch, loss_of
 
 without("torchvision")
 
@@ -19,7 +19,7 @@ from fluke.data import FastDataLoader  # noqa: E402
 from fluke.server import Server  # noqa: E402
 from fluke.utils import ServerObserver  # noqa: E402
 
-from coterie.bench.work import network  # noqa: E402
+from benchmarks.simulator.workloads import network  # noqa: E402
 
 work, clients = asked()
 x, y = epoch(work, clients)

@@ -5,8 +5,8 @@ https://github.com/makgyver/gossipy
 
 from __future__ import annotations
 
-from absent import without
-from turns import Turns, asked, epoch, loss_of
+from benchmarks.frameworks.absent import without
+from benchmarks.frameworks.turns import Turns, asked, epoch, loss_of
 
 without("torchvision")
 
@@ -19,7 +19,7 @@ from gossipy.model.handler import TorchModelHandler  # noqa: E402
 from gossipy.node import GossipNode  # noqa: E402
 from gossipy.simul import GossipSimulator, SimulationEventReceiver  # noqa: E402
 
-from coterie.bench.work import network  # noqa: E402
+from benchmarks.simulator.workloads import network  # noqa: E402
 
 work, clients = asked()
 x, y = epoch(work, clients)

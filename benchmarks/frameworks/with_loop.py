@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from turns import Turns, asked
-
-from coterie.bench.work import Loop
+from benchmarks.frameworks.turns import Turns, asked
+from benchmarks.simulator.workloads import Loop
 
 work, clients = asked()
 loop = Loop(work, clients)

@@ -19,9 +19,9 @@ from pfl.hyperparam.base import NNEvalHyperParams, NNTrainHyperParams
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
-from turns import Turns, asked, epoch, loss_of
 
-from coterie.bench.work import network
+from benchmarks.frameworks.turns import Turns, asked, epoch, loss_of
+from benchmarks.simulator.workloads import network
 
 work, clients = asked()
 x, y = epoch(work, clients)

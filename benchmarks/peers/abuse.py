@@ -1,4 +1,4 @@
-"""What an abusive member costs: a peer's learning speed under each attack, against the same peer left alone.
+"""Cost of an abusive member: a peer's learning speed under each attack, against the same peer left alone.
 
 A real peer with mutual TLS on one core, and on another core a process with a member's key. Calm, attack,
 calm, attack ... in turns; when it is calm the same process dials where nobody listens, so that what it takes
@@ -7,12 +7,11 @@ from the machine is no difference. Each attack is by another member, which has n
 Speed is steps by the clock; and the part of the core that the other threads leave to the one that learns,
 which can be told on a machine that others use.
 
-    python -m benchmarks.peer_abuse [--attacks calls reconnect idle] [--pairs 3] [--seconds 5] [--rate 500]
+    python -m benchmarks.peers.abuse [--attacks calls reconnect idle] [--pairs 3] [--seconds 5] [--rate 500]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import multiprocessing
@@ -26,14 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from tests.peer.loopback import raw_channel
-from tests.threats.world import World
-
+from benchmarks.common import script_parser
+from benchmarks.peers.speed import pinned
+from benchmarks.simulator.timing import spread
 from coterie.peer.grpc_common import SERVICE, grpc
 from coterie.peer.identity import Identity
 from coterie.swarm.plan import free_ports
+from tests.peer.loopback import raw_channel
+from tests.threats.world import World
 
 __all__ = ["ATTACKS", "compare"]
 
@@ -42,7 +41,7 @@ WARM = 2.0
 
 
 async def calls(identity: Identity, address: str, until: float, rate: float) -> int:
-    """Malformed calls over one channel; gRPC connects again whenever it is cut off."""
+    """Make malformed calls over one channel; gRPC connects again whenever it is cut off."""
     made = 0
     async with raw_channel(identity, "p0", address) as channel:
         hello = channel.unary_unary(f"/{SERVICE}/Hello")
@@ -63,7 +62,7 @@ async def calls(identity: Identity, address: str, until: float, rate: float) -> 
 
 
 async def reconnect(identity: Identity, address: str, until: float, rate: float) -> int:
-    """A malformed call over each of as many channels."""
+    """Make each malformed call over a channel of its own."""
     made, began = 0, time.monotonic()
     while time.monotonic() < until:
         async with raw_channel(identity, "p0", address) as channel:
@@ -75,7 +74,7 @@ async def reconnect(identity: Identity, address: str, until: float, rate: float)
 
 
 async def idle(identity: Identity, address: str, until: float, rate: float) -> int:
-    """Connections on which nothing is said, kept as long as they are."""
+    """Open connections on which nothing is said, and keep them."""
     context = ssl.create_default_context(cafile=str(identity.folder / "ca.pem"))
     context.check_hostname = False
     context.set_alpn_protocols(["h2"])
@@ -95,18 +94,14 @@ ATTACKS = {attack.__name__: attack for attack in (calls, reconnect, idle)}
 
 
 def _attack(name: str, folder: Path, address: str, core: int, seconds: float, rate: float) -> None:
-    os.sched_setaffinity(0, {core})
+    pinned(core)
     identity = Identity.load(folder)
     made = asyncio.run(ATTACKS[name](identity, address, time.monotonic() + seconds, rate))
     print(json.dumps({"attack": name, "made_s": round(made / seconds, 1)}), flush=True)
 
 
-def _pinned(core: int) -> None:
-    os.sched_setaffinity(0, {core})
-
-
 def _speed(world: World, seconds: float) -> tuple[float, float]:
-    """Steps of p0 a second, and the part of a core that its other threads leave to the one that learns."""
+    """Measure p0: steps a second, and the part of a core that other threads leave to the one that learns."""
     time.sleep(WARM)
     began, before, t = time.monotonic(), _threads(world), world.t("p0")
     time.sleep(seconds)
@@ -117,7 +112,7 @@ def _speed(world: World, seconds: float) -> tuple[float, float]:
 
 
 def _threads(world: World) -> dict[str, int]:
-    """The processor time of each thread of p0 so far, in nanoseconds; the one that learns has most of it."""
+    """Read the processor time of each thread of p0, in nanoseconds; the one that learns has most of it."""
     tasks = Path(f"/proc/{world.processes['p0'].pid}/task")
     found = {}
     for task in tasks.iterdir():
@@ -127,13 +122,13 @@ def _threads(world: World) -> dict[str, int]:
 
 
 def compare(attack: str, pairs: int, seconds: float, rate: float) -> dict[str, Any]:
-    """Turns of calm and attack on one peer, and the ratio of each pair."""
+    """Let calm and attack take turns on one peer; give the ratios of the pairs."""
     ours, theirs = (sorted(os.sched_getaffinity(0)) * 2)[:2]
     context = multiprocessing.get_context("spawn")
     nowhere = f"127.0.0.1:{free_ports(1)[0]}"
     with tempfile.TemporaryDirectory() as place:
         world = World(
-            Path(place), 1, prepare={0: partial(_pinned, ours)}, rate=None, exchange={"every": 10**9}
+            Path(place), 1, prepare={0: partial(pinned, ours)}, rate=None, exchange={"every": 10**9}
         )
         turns = []
         try:
@@ -154,24 +149,22 @@ def compare(attack: str, pairs: int, seconds: float, rate: float) -> dict[str, A
             world.leave()
         finally:
             world.close()
-    wall, cpu = (sorted(b[i] / a[i] for a, b in turns) for i in (0, 1))
+    wall, cpu = (spread([b[i] / a[i] for a, b in turns]) for i in (0, 1))
     return {
         "attack": attack,
         "rate": rate,
         "calm_steps_s": round(statistics.median(a[0] for a, _ in turns), 1),
         "attacked_steps_s": round(statistics.median(b[0] for _, b in turns), 1),
-        "kept_wall": [round(x, 3) for x in (statistics.median(wall), wall[0], wall[-1])],
-        "kept_cpu": [round(x, 3) for x in (statistics.median(cpu), cpu[0], cpu[-1])],
+        "kept_wall": wall.rounded(3),
+        "kept_cpu": cpu.rounded(3),
         "core_left": [round(statistics.median(x[i][1] for x in turns), 3) for i in (0, 1)],
         "refusals": refusals,
     }
 
 
 def main() -> None:
-    """All attacks."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Measure the attacks, one after the other."""
+    parser = script_parser(__doc__)
     parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), choices=list(ATTACKS))
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)

@@ -1,6 +1,6 @@
-"""The figures of docs/peers.md, measured on this machine and printed as their table.
+"""Figures of docs/peers.md, measured on this machine and printed as their table.
 
-    python -m benchmarks.peer_figures [--pairs 5] [--repeat 9] [--only speed]
+    python -m benchmarks.peers.figures [--pairs 5] [--repeat 9] [--only speed]
 
 As root, which the partition needs (network namespaces); without, that row is left out. A quiet machine
 gives better figures: what else it had to do is in the last line.
@@ -11,26 +11,25 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-from benchmarks.peer_speed import compare
-from benchmarks.peer_transport import transport
+from benchmarks.common import script_parser
+from benchmarks.peers.speed import compare
+from benchmarks.peers.transport import transport
+from benchmarks.simulator.machine import machine
 from tests.threats.wire import NoMachinesError, Wire
 from tests.threats.world import World
 
 CROWD = 10
 CUT = 15.0
 """Seconds of a partition, after which both sides take each other for dead."""
-COMMAND = "python -m benchmarks.peer_figures"
+COMMAND = "python -m benchmarks.peers.figures"
 
 
 class Row(NamedTuple):
@@ -43,7 +42,7 @@ class Row(NamedTuple):
 
 
 def join(options: argparse.Namespace) -> Iterator[Row]:
-    """Peers that know one seed, until each knows all others."""
+    """Time peers that know one seed until each knows all others."""
     with tempfile.TemporaryDirectory() as place:
         world = World(Path(place), CROWD)
         try:
@@ -61,7 +60,7 @@ def join(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def heal(options: argparse.Namespace) -> Iterator[Row]:
-    """Two halves that lost each other, until all views agree again."""
+    """Time two halves that lost each other until all views agree again."""
     try:
         wire = Wire(CROWD)
     except NoMachinesError as error:
@@ -85,7 +84,7 @@ def heal(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def move(options: argparse.Namespace) -> Iterator[Row]:
-    """Models between two processes."""
+    """Time models between two processes."""
     small, large = transport([4, 100], options.repeat)
     for way in ("pull", "push"):
         median, least, most = small[f"{way}_ms"]
@@ -100,7 +99,7 @@ def move(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def speed(options: argparse.Namespace) -> Iterator[Row]:
-    """Steps with an exchange every 20, against steps alone."""
+    """Compare steps with an exchange every 20 with steps alone."""
     for work, name, adoption in (
         ("W1", "MLP, 0.04 M parameters", "mix"),
         ("W1", "the same, no broadcasts (`ignore`)", "ignore"),
@@ -125,24 +124,9 @@ FIGURES: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
 }
 
 
-def machine() -> str:
-    """What it was measured on."""
-    text = Path("/proc/cpuinfo").read_text()
-    model = next((x.partition(":")[2].strip() for x in text.splitlines() if x.startswith("model name")), "?")
-    return f"{os.cpu_count()} cores, {model}, Linux {platform.release().partition('-')[0]}"
-
-
-def commit() -> str:
-    """Of this tree, if it is one."""
-    asked: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
-    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], **asked).stdout.strip() or "no commit"
-
-
 def main() -> int:
-    """The table, row by row."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Print the table, row by row."""
+    parser = script_parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=list(FIGURES), default=list(FIGURES))
     parser.add_argument(
         "--pairs", type=int, default=5, help="turns of speed, each with and without exchanges"
@@ -156,9 +140,11 @@ def main() -> int:
         for row in FIGURES[name](options):
             met &= row.met
             print(f"| {row.what} | {row.asked} | {row.got} | {'✓' if row.met else '✗'} |", flush=True)
+    m = machine("cpu")
     print(
-        f"\n<sub>`{COMMAND}` on {datetime.now(UTC):%Y-%m-%d}, commit {commit()}, {machine()}; medians and "
-        f"ranges; load of the machine before the start {before:.1f}.</sub>"
+        f"\n<sub>`{COMMAND}` on {m['date'][:10]}, commit {(m['commit'] or 'none')[:7]}, {m['cores']} cores, "
+        f"{m['processor']}, Linux {platform.release().partition('-')[0]}; medians and ranges; load of the "
+        f"machine before the start {before:.1f}.</sub>"
     )
     return 0 if met else 1
 

@@ -1,12 +1,11 @@
 """Peers under the nemesis for an hour: nothing corrupt or stale is taken, memory and descriptors stay flat.
 
-`python -m benchmarks.soak --minutes 60 --peers 10 --seed 0 --out runs/soak` (`make soak`), as root, which
-network namespaces need. Writes report.md and report.json; exit code 1 if something was wrong.
+`python -m benchmarks.peers.soak --minutes 60 --peers 10 --seed 0 --out runs/soak` (`make soak`), as root,
+which network namespaces need. Writes report.md and report.json; exit code 1 if something was wrong.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -15,12 +14,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.common import markdown_table, script_parser
+from coterie.replay import replay
 from tests.threats.checker import Breach, check, disagreements
 from tests.threats.nemesis import Nemesis
 from tests.threats.wire import NoMachinesError, Wire
 from tests.threats.world import World
-
-from coterie.replay import replay
 
 HEAL = 10.0
 """Seconds within which views must agree again."""
@@ -29,8 +28,8 @@ LONGEST = 30.0
 CALM = 15.0
 """Seconds between two harms."""
 FLAT_FILES, FLAT_MEMORY = 3, 24_000
-"""What a peer may hold more in the last third than in the second: descriptors, kilobytes."""
-PEERS = {
+"""Descriptors and kilobytes that a peer may hold more in the last third than in the second."""
+PEERS: dict[str, Any] = {
     "save": 5.0,
     "rate": 5,
     "exchange": {"every": 5},
@@ -41,7 +40,7 @@ PEERS = {
 
 
 class Sample(NamedTuple):
-    """What one process held at one moment of its life."""
+    """Descriptors and memory of one process at one moment of its life."""
 
     peer: str
     pid: int
@@ -51,7 +50,7 @@ class Sample(NamedTuple):
 
 
 class Soak:
-    """One run of it."""
+    """One run under the nemesis."""
 
     def __init__(self, out: Path, peers: int, seed: int) -> None:
         self.world = World(out / "peers", peers, Wire(peers, seed), **PEERS)
@@ -61,7 +60,7 @@ class Soak:
         self.nemesis = Nemesis(self.world, seed, LONGEST, self._sample)
 
     def run(self, minutes: float) -> None:
-        """Harm after harm, each mended and healed."""
+        """Do harm after harm, each mended and healed."""
         self.world.start()
         self.world.agree(seconds=60)
         until = time.monotonic() + 60 * minutes
@@ -81,7 +80,7 @@ class Soak:
                 time.sleep(0.5)
 
     def report(self, again: bool) -> dict[str, Any]:
-        """The verdict, after everybody has left."""
+        """Give the verdict, after everybody has left."""
         views = {name: self.world.alive(name) for name in self.world.names}
         status = [self.world.status(name) or {} for name in self.world.names]
         refusals = sum((Counter(one.get("refusals", {})) for one in status), Counter[str]())
@@ -127,7 +126,7 @@ class Soak:
             self.samples.append(Sample(name, pid, round(now - self.began, 1), files, memory))
 
     def _growth(self, name: str) -> list[Breach]:
-        """The longest life of each peer: its last third against its second."""
+        """Compare the last third of a peer's longest life with the second."""
         life = max(_lives(self.samples, name), key=len, default=[])
         if len(life) < 60:
             return []
@@ -142,7 +141,7 @@ class Soak:
 
 
 def _lives(samples: list[Sample], name: str) -> list[list[Sample]]:
-    """What one peer held, for each of its processes."""
+    """Part the samples of one peer by its processes."""
     lives: dict[int, list[Sample]] = {}
     for sample in samples:
         if sample.peer == name:
@@ -152,13 +151,15 @@ def _lives(samples: list[Sample], name: str) -> list[list[Sample]]:
 
 def _markdown(report: dict[str, Any], samples: list[Sample]) -> str:
     verdict = "nothing was wrong" if report["sound"] else "something was wrong, see below"
-    rows = [f"| {key} | {value} |" for key, value in report.items() if key != "breaches"]
-    lines = ["# Soak", "", f"Verdict: {verdict}.", "", "| | |", "| --- | --- |", *rows, ""]
-    lines += [*(f"- {breach}" for breach in report["breaches"]), ""]
-    lines += [
-        "| peer | lives | the longest, minutes | descriptors, by thirds | memory in MB, by thirds |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    facts = [(key, str(value)) for key, value in report.items() if key != "breaches"]
+    breaches = [f"- {breach}" for breach in report["breaches"]]
+    parts = ["# Soak", f"Verdict: {verdict}.", markdown_table(("", " "), facts), *breaches]
+    return "\n\n".join([*parts, _by_peer(samples), _by_minute(samples)]) + "\n"
+
+
+def _by_peer(samples: list[Sample]) -> str:
+    """Table what each peer held in the thirds of its longest life."""
+    rows = []
     for name in sorted({sample.peer for sample in samples}):
         lives = _lives(samples, name)
         life = max(lives, key=len)
@@ -167,28 +168,29 @@ def _markdown(report: dict[str, Any], samples: list[Sample]) -> str:
         files = ", ".join(f"{statistics.median(s.files for s in part):.0f}" for part in parts)
         memory = ", ".join(f"{statistics.median(s.kilobytes for s in part) / 1000:.0f}" for part in parts)
         minutes = (life[-1].seconds - life[0].seconds) / 60
-        lines.append(f"| {name} | {len(lives)} | {minutes:.1f} | {files} | {memory} |")
-    lines += [
-        "",
-        "| minute | descriptors, median, most | memory in MB, median, most |",
-        "| --- | --- | --- |",
-    ]
+        rows.append((name, str(len(lives)), f"{minutes:.1f}", files, memory))
+    columns = ("peer", "lives", "the longest, minutes", "descriptors, by thirds", "memory in MB, by thirds")
+    return markdown_table(columns, rows)
+
+
+def _by_minute(samples: list[Sample]) -> str:
+    """Table what all peers held as time went by, in a dozen rows at most."""
+    rows, at = [], 0.0
     step = max(60.0, samples[-1].seconds / 12) if samples else 60.0
-    at = 0.0
     while samples and at < samples[-1].seconds:
-        part = [s for s in samples if at <= s.seconds < at + step]
-        if part:
+        if part := [s for s in samples if at <= s.seconds < at + step]:
             files, memory = [s.files for s in part], [s.kilobytes / 1000 for s in part]
-            lines.append(
-                f"| {at / 60:.0f} | {statistics.median(files):.0f}, {max(files)} "
-                f"| {statistics.median(memory):.0f}, {max(memory):.0f} |"
+            descriptors = f"{statistics.median(files):.0f}, {max(files)}"
+            rows.append(
+                (f"{at / 60:.0f}", descriptors, f"{statistics.median(memory):.0f}, {max(memory):.0f}")
             )
         at += step
-    return "\n".join(lines) + "\n"
+    return markdown_table(("minute", "descriptors, median, most", "memory in MB, median, most"), rows)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Peers under the nemesis.")
+    """Soak, report, and give the exit code."""
+    parser = script_parser(__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--peers", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)

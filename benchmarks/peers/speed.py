@@ -1,15 +1,14 @@
-"""What exchanging costs a peer: its learning speed with an exchange every 20 steps, against learning alone.
+"""Cost of exchanging: a peer's learning speed with an exchange every 20 steps, against learning alone.
 
 Two real peers on loopback with mutual TLS, one thread and one core each, in turns: exchanging, alone,
 exchanging, alone ... Steps are counted by the wall clock, and by the processor time that the whole process
 took for them, which tells the same on a machine that others use.
 
-    python -m benchmarks.peer_speed [--works W1 W2] [--pairs 5] [--seconds 5] [--every 20]
+    python -m benchmarks.peers.speed [--works W1 W2] [--pairs 5] [--seconds 5] [--every 20]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -21,16 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import torch
 
-from coterie.bench.work import WORKS, samples
+from benchmarks.common import script_parser
+from benchmarks.simulator.timing import spread
+from benchmarks.simulator.workloads import WORKS, samples
 from coterie.peer.settings import Settings
 from coterie.swarm.plan import free_ports, lay_out, names
 from coterie.swarm.process import PeerProcess
 
-__all__ = ["Speed", "data", "measure"]
+__all__ = ["Speed", "compare", "data", "measure", "pinned"]
 
 NEVER = 10**9
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -41,22 +40,22 @@ WARM = 1.0
 
 
 class Speed(NamedTuple):
-    """Of both peers together."""
+    """Speed of both peers together."""
 
     steps: float
-    """A second, of one peer."""
+    """Steps of one peer in a second."""
     cpu: float
     """Seconds of processor time, for one step."""
     exchanges: int
 
 
 def data(work: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The samples of a work, of which each peer gets 64: a data set by this function's name."""
+    """Load the samples of a work, of which each peer gets 64; a data set by this function's name."""
     return samples(WORKS[work])
 
 
 def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: list[int]) -> list[Settings]:
-    """Two peers that exchange, or do not know each other."""
+    """Configure two peers that exchange, or do not know each other."""
     w = WORKS[work]
     common: dict[str, Any] = {
         "model": w.model,
@@ -85,11 +84,11 @@ def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: l
 def measure(
     folder: Path, work: str, every: int | None, seconds: float, options: Mapping[str, Any], peers: int = 2
 ) -> Speed:
-    """One turn; `every` None: each peer learns alone."""
+    """Measure one turn; with `every` None each peer learns alone."""
     files = lay_out(folder, _settings(work, every, options, free_ports(peers)))
     cores = sorted(os.sched_getaffinity(0))
     running = [
-        PeerProcess(name, file, prepare=partial(_pinned, cores[i % len(cores)]))
+        PeerProcess(name, file, prepare=partial(pinned, cores[i % len(cores)]))
         for i, (name, file) in enumerate(zip(names(peers), files, strict=True))
     ]
     try:
@@ -115,7 +114,8 @@ def measure(
     )
 
 
-def _pinned(core: int) -> None:
+def pinned(core: int) -> None:
+    """Keep this process on one core."""
     os.sched_setaffinity(0, {core})
 
 
@@ -131,7 +131,7 @@ def _learning(peers: list[PeerProcess]) -> float:
 
 
 def _seen(peer: PeerProcess) -> tuple[float, float, int, int]:
-    """The clock, the processor time so far, iterations and exchanges."""
+    """Read the clock, the processor time so far, iterations and exchanges."""
     status = peer.status()
     assert status is not None
     fields = Path(f"/proc/{peer.pid}/stat").read_text().rpartition(")")[2].split()
@@ -142,15 +142,13 @@ def _seen(peer: PeerProcess) -> tuple[float, float, int, int]:
 def compare(
     work: str, pairs: int = 5, seconds: float = 5.0, every: int = 20, **options: Any
 ) -> dict[str, Any]:
-    """Turns of both kinds, and the ratios of each pair."""
+    """Let both kinds take turns; give the ratios of the pairs."""
     options = {"adoption": "ignore", "probe": "all", **options}
     turns: list[tuple[Speed, Speed]] = []
     for _ in range(pairs):
         with tempfile.TemporaryDirectory() as place:
             plain = measure(Path(place, "alone"), work, None, seconds, options)
             turns.append((plain, measure(Path(place, "exchanging"), work, every, seconds, options)))
-    wall = sorted(b.steps / a.steps for a, b in turns)
-    cpu = sorted(a.cpu / b.cpu for a, b in turns)
     return {
         "work": work,
         "every": every,
@@ -158,8 +156,8 @@ def compare(
         "alone_steps_s": round(statistics.median(a.steps for a, _ in turns), 1),
         "exchanging_steps_s": round(statistics.median(b.steps for _, b in turns), 1),
         "exchanges_s": round(statistics.median(b.exchanges for _, b in turns) / seconds / 2, 1),
-        "kept_wall": [round(f, 3) for f in (statistics.median(wall), wall[0], wall[-1])],
-        "kept_cpu": [round(f, 3) for f in (statistics.median(cpu), cpu[0], cpu[-1])],
+        "kept_wall": spread([b.steps / a.steps for a, b in turns]).rounded(3),
+        "kept_cpu": spread([a.cpu / b.cpu for a, b in turns]).rounded(3),
         "cpu_ms_step": [round(1e3 * statistics.median(x[i].cpu for x in turns), 3) for i in (0, 1)],
     }
 
@@ -169,10 +167,8 @@ def _probe(text: str) -> int | str:
 
 
 def main() -> None:
-    """All works."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Measure the works, one after the other."""
+    parser = script_parser(__doc__)
     parser.add_argument("--works", nargs="+", default=list(WORKS), choices=list(WORKS))
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0)

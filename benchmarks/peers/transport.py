@@ -1,9 +1,9 @@
-"""How fast a model moves between two peers: two processes on loopback, mutual TLS, every check.
+"""Speed of a model between two peers: two processes on loopback, mutual TLS, every check.
 
 A 4 MB model must move in under 100 ms, a 100 MB one at 200 MB/s or more, and each process may take at
 most twice the model and 200 MB of memory. The median of the repetitions is given, and the extremes.
 
-    python benchmarks/peer_transport.py [--megabytes 4 100] [--repeat 9] [--chunk 1048576] [--json]
+    python -m benchmarks.peers.transport [--megabytes 4 100] [--repeat 9] [--chunk 1048576] [--json]
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -21,10 +20,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import torch
 
+from benchmarks.common import script_parser
+from benchmarks.simulator.machine import peak_memory
+from benchmarks.simulator.timing import spread
 from coterie.core.types import Message
 from coterie.peer import wire
 from coterie.peer.authority import Authority, request
@@ -40,7 +40,7 @@ LAYERS = 20
 
 
 def model(megabytes: int) -> Message:
-    """Of that size, with values that no compression could shorten."""
+    """Make a model of that size, with values that no compression could shorten."""
     size = megabytes * 1_000_000 // (4 * LAYERS)
     return {f"layer{i}.weight": torch.randn(size, generator=torch.manual_seed(i)) for i in range(LAYERS)}
 
@@ -61,28 +61,22 @@ class Store:
         return packet
 
 
-def peak() -> float:
-    """Of this process's memory, in MB."""
-    text = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM")) * 1024 / 1e6
-
-
 async def serve(folder: Path, megabytes: int, limits: Limits) -> None:
-    """The answering process: its address on the first line, its memory on the last."""
-    base = peak()
+    """Be the answering process: print the address first, and memory, before and at most, last."""
+    base = peak_memory()
     message = model(megabytes)
     schema = Schema.of(message)
     letter = wire.letter(schema, "b", "bench", Version(1, 1), message)
     server = GrpcServer(Identity.load(folder), schema, "bench", "none", Store(letter), limits=limits)
     print(await server.start("127.0.0.1:0"), flush=True)
     await asyncio.to_thread(sys.stdin.readline)
-    print(json.dumps({"base": base, "peak": peak()}), flush=True)
+    print(json.dumps(_megabytes(base, peak_memory())), flush=True)
     await server.stop()
 
 
 async def measure(folder: Path, address: str, megabytes: int, repeat: int, limits: Limits) -> dict[str, Any]:
-    """The calling process."""
-    base = peak()
+    """Be the calling process: time pulls, pushes and gossip."""
+    base = peak_memory()
     message = model(megabytes)
     schema = Schema.of(message)
     letter = wire.letter(schema, "a", "bench", Version(1, 1), message)
@@ -104,20 +98,22 @@ async def measure(folder: Path, address: str, megabytes: int, repeat: int, limit
     return {
         "megabytes": megabytes,
         **{
-            f"{name}_ms": [round(1e3 * f(s), 2) for f in (statistics.median, min, max)]
-            for name, s in (("pull", pull), ("push", push), ("gossip", gossip))
+            f"{name}_ms": spread([1e3 * s for s in seconds]).rounded(2)
+            for name, seconds in (("pull", pull), ("push", push), ("gossip", gossip))
         },
         "pull_MB_s": round(megabytes / statistics.median(pull)),
         "push_MB_s": round(megabytes / statistics.median(push)),
-        "caller_MB": [round(base), round(peak())],
+        "caller_MB": _megabytes(base, peak_memory()),
     }
 
 
+def _megabytes(*sizes: int) -> list[int]:
+    return [round(size / 1e6) for size in sizes]
+
+
 def main() -> None:
-    """By command line: all of it, or one of the two processes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    """Measure, or be one of the two processes."""
+    parser = script_parser(__doc__)
     parser.add_argument("--megabytes", type=int, nargs="+", default=[4, 100])
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--chunk", type=int, default=Limits().chunk)
@@ -140,14 +136,14 @@ def main() -> None:
 
 
 def transport(sizes: Sequence[int], repeat: int, chunk: int = Limits().chunk) -> Iterator[dict[str, Any]]:
-    """Both processes, one size after the other."""
+    """Start both processes, for one size after the other."""
     with tempfile.TemporaryDirectory() as place:
         authority = Authority.create(Path(place, "ca"), "bench")
         for name in ("a", "b"):
             request(Path(place, name), name)
             authority.issue(Path(place, name, "peer.csr").read_bytes(), Path(place, name))
         for megabytes in sizes:
-            common = [sys.executable, __file__, "--megabytes", str(megabytes)]
+            common = [sys.executable, "-m", "benchmarks.peers.transport", "--megabytes", str(megabytes)]
             common += ["--repeat", str(repeat), "--chunk", str(chunk)]
             with subprocess.Popen(
                 [*common, "--serve", f"{place}/b"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -159,13 +155,12 @@ def transport(sizes: Sequence[int], repeat: int, chunk: int = Limits().chunk) ->
                 result = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
                 server.stdin.write("\n")
                 server.stdin.flush()
-                memory = json.loads(server.stdout.readline())
-                result["answerer_MB"] = [round(memory["base"]), round(memory["peak"])]
+                result["answerer_MB"] = json.loads(server.stdout.readline())
             yield result
 
 
 def report(result: dict[str, Any]) -> str:
-    """For people."""
+    """Write a result for people."""
     lines = [f"{result['megabytes']} MB model"]
     for name in ("pull", "push", "gossip"):
         median, least, most = result[f"{name}_ms"]

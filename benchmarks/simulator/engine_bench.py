@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from coterie.bench.alone import alone
-from coterie.bench.machine import Limit, limit, machine
-from coterie.bench.ours import Engine
-from coterie.bench.timing import Say, Settings, alternate, spread
-from coterie.bench.work import WORKS, Loop, Work
+from benchmarks.simulator.engine_contender import Engine
+from benchmarks.simulator.machine import Limit, limit
+from benchmarks.simulator.subprocess_probe import probe
+from benchmarks.simulator.timing import Clients, Say, Settings, alternate, result, spread
+from benchmarks.simulator.workloads import WORKS, Loop, Work
 
-__all__ = ["versus"]
+__all__ = ["measure"]
 
-BRIEF = 20
+GPU_LOOP_CLIENTS = 20
 """Clients of the loop on a GPU: its cost of a client-step does not depend on them, and it is slow there."""
 
 
-def versus(clients: Mapping[str, Sequence[int]], how: Settings, say: Say = lambda _: None) -> dict[str, Any]:
-    """Every number of clients of every work."""
+def measure(clients: Clients, how: Settings, say: Say) -> dict[str, Any]:
+    """Measure every number of clients of every work."""
     rows = [_row(WORKS[name], n, how, say) for name, numbers in clients.items() for n in numbers]
     for name in clients:  # one limit for a work: the best rate the machine showed at any time
         mine = [row for row in rows if row["work"] == name]
@@ -28,22 +27,14 @@ def versus(clients: Mapping[str, Sequence[int]], how: Settings, say: Say = lambd
             row["limit"] = {**best._asdict(), "client_steps": best.client_steps}
             for who in ("loop", "ours"):
                 row[f"{who}_share"] = row[who]["median"] / best.client_steps
-    return {
-        "bench": "engine",
-        "format": 1,
-        "machine": machine(how.device),
-        "pairs": how.pairs,
-        "seconds": how.seconds,
-        "compiling": how.compiling,
-        "rows": rows,
-    }
+    return result("engine", how, rows)
 
 
 def _row(work: Work, clients: int, how: Settings, say: Say) -> dict[str, Any]:
     say(f"{work.name}, {clients:,} clients: getting ready")
     on_gpu = how.device.startswith("cuda")
     ours = Engine(work, clients, how.device, how.compiling)
-    loop = Loop(work, min(clients, BRIEF) if on_gpu else clients, how.device)
+    loop = Loop(work, min(clients, GPU_LOOP_CLIENTS) if on_gpu else clients, how.device)
     for contender in (ours, loop):
         contender.round()
     losses = {"loop": [loop.loss()], "ours": [ours.loss()]}
@@ -75,9 +66,9 @@ def _row(work: Work, clients: int, how: Settings, say: Say) -> dict[str, Any]:
 
 
 def _start(work: Work, clients: int, how: Settings) -> dict[str, Any]:
-    """Twice: with nothing compiled, and with what the first time left behind."""
+    """Start twice: with nothing compiled, and with the compiled code that the first start left behind."""
     settings = {"work": work.name, "clients": clients, "device": how.device, "compiling": how.compiling}
     with TemporaryDirectory() as caches:
-        fresh = alone(settings, caches)
-        again = alone(settings, caches) if how.compiling != "off" else fresh
+        fresh = probe(settings, caches)
+        again = probe(settings, caches) if how.compiling != "off" else fresh
     return {"fresh": fresh, "again": again}

@@ -1,4 +1,4 @@
-"""The same work in the engine, by the way that it chooses itself for a long run."""
+"""The engine as a contender, by the execution that it chooses itself for a long run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import torch
 
-from coterie.bench.work import WORKS, Work, samples
+from benchmarks.simulator.workloads import WORKS, Work, samples
 from coterie.core.data import Dataset, Samples
 from coterie.engine.preparation import choose_execution, prepare
 from coterie.engine.simulator import Simulator
@@ -19,13 +19,13 @@ FOREVER = 10**9
 
 
 def data(work: str) -> Dataset:
-    """The data set plugin of a work: the samples that the plain loop has."""
+    """Load a work's samples, the same as the plain loop has; a data set by this function's name."""
     x, y = samples(WORKS[work])
     return Dataset(Samples(x, y), Samples(x, y), tuple(map(str, range(WORKS[work].classes))))
 
 
 def experiment(work: Work, clients: int, **changes: Any) -> Experiment:
-    """The work as an experiment; `changes` are settings on top, `exchange__stars=0.1`."""
+    """Write the work as an experiment; `changes` are settings on top, such as `exchange__stars=0.1`."""
     base = Experiment.parse(
         {
             "name": "bench",
@@ -33,7 +33,7 @@ def experiment(work: Work, clients: int, **changes: Any) -> Experiment:
             "methods": ["FedAvg"],
             "model": work.model,
             "data": {
-                "set": {"name": "coterie.bench.ours:data", "work": work.name},
+                "set": {"name": f"{__name__}:data", "work": work.name},
                 "clients": clients,
                 "sizes": [work.owned, work.owned],
                 "validation": 0,
@@ -63,26 +63,32 @@ class Engine:
         self.clients = clients
         chosen = experiment(work, clients, device=device, compile=compiling, **changes)
         (stack,) = prepare(chosen).stacks
-        self.every = chosen.exchange.every
+        self.iterations = min(chosen.exchange.every, chosen.evaluate.every)
+        """Of a round."""
         self.simulator = Simulator(stack, choose_execution(stack, None))
 
     @property
+    def gradients(self) -> int:
+        """Count the gradients that one local step of the method takes."""
+        return int(getattr(self.simulator.stack.members[0].algorithm, "gradients", 1))
+
+    @property
     def parameters(self) -> int:
-        """Of one client's model."""
+        """Count the parameters of one client's model."""
         return sum(p.numel() for p in self.simulator.stack.task.model.parameters())
 
     def round(self) -> int:
-        """From one exchange to behind the next; how many client-steps that were."""
-        before, goal = self.simulator.stepped, self.simulator.t + self.every
+        """Go from one exchange to behind the next; give the number of client-steps."""
+        before, goal = self.simulator.stepped, self.simulator.t + self.iterations
         while self.simulator.t < goal:
             self.simulator.advance()
         return self.simulator.stepped - before
 
     def stars(self) -> int:
-        """How many wake at once."""
-        return len(self.simulator.stack.members[0].schedule.meeting(self.every).star)
+        """Count the stars of the first exchange."""
+        return len(self.simulator.stack.members[0].schedule.meeting(self.iterations).star)
 
     def loss(self) -> float:
-        """The mean loss of all clients' mini-batches since this was last asked."""
+        """Give the mean loss of all clients' mini-batches since the last call."""
         (row,) = self.simulator.evaluate()
         return float(torch.tensor(row["loss"]).mean())

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie.bench.machine import machine, synchronize
-from coterie.bench.ours import Engine
-from coterie.bench.timing import Say, Settings, spread
-from coterie.bench.work import WORKS, Work
+from benchmarks.simulator.engine_contender import Engine
+from benchmarks.simulator.machine import synchronize
+from benchmarks.simulator.timing import Clients, Say, Settings, result, spread
+from benchmarks.simulator.workloads import WORKS, Work
 from coterie.experiment import Evaluate
 
-__all__ = ["METHODS", "STARS", "exchange"]
+__all__ = ["METHODS", "STARS", "measure"]
 
 METHODS = ("FedAvg", "KD-PDFL")
 STARS: tuple[int | float, ...] = (1, 0.2)
@@ -39,28 +38,16 @@ class _Spent(NamedTuple):
         return self.local + self.exchange + self.evaluation
 
 
-def exchange(
-    clients: Mapping[str, Sequence[int]],
-    how: Settings,
-    say: Say = lambda _: None,
-    stars: Sequence[int | float] = STARS,
-) -> dict[str, Any]:
-    """Every number of clients of every work, with both methods and every number of stars."""
+def measure(clients: Clients, how: Settings, say: Say) -> dict[str, Any]:
+    """Measure every number of clients of every work, with both methods and every number of stars."""
     rows = [
-        _row(WORKS[name], n, method, count, how, say)
+        _row(WORKS[name], n, method, stars, how, say)
         for name, numbers in clients.items()
         for n in numbers
         for method in METHODS
-        for count in stars
+        for stars in STARS
     ]
-    return {
-        "bench": "exchange",
-        "format": 1,
-        "machine": machine(how.device),
-        "pairs": how.pairs,
-        "compiling": how.compiling,
-        "rows": rows,
-    }
+    return result("exchange", how, rows)
 
 
 def _row(
@@ -100,7 +87,7 @@ def _row(
 
 
 def _through(engine: Engine, iterations: int, device: str) -> _Spent:
-    """So many iterations, as `coterie run` goes through them."""
+    """Go through iterations as `coterie run` does, and charge every second to its part."""
     simulator = engine.simulator
     schedule = simulator.stack.members[0].schedule
     seconds = {"local": 0.0, "exchange": 0.0, "broadcast": 0.0, "evaluation": 0.0}

@@ -1,4 +1,4 @@
-"""The machine, and what it could do at best.
+"""The machine: its name, its memory, and its limit of client-steps per second.
 
 On a CPU the limit is arithmetic: two operations for each multiplication by a weight, in the forward pass,
 in the backward pass to the inputs and in that to the weights, at the rate of a large matrix product. On a
@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,17 +21,17 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from coterie.bench.work import Work, network
+from benchmarks.simulator.workloads import Work, network
 from coterie.runs.environment import environment
 from coterie.runs.files import MARK
 
-__all__ = ["Limit", "flops", "limit", "machine", "synchronize", "traffic"]
+__all__ = ["Limit", "flops", "limit", "machine", "peak_memory", "synchronize", "traffic"]
 
 TRIES = 5
 
 
 class Limit(NamedTuple):
-    """How many client-steps a second the machine allows."""
+    """The rate of client-steps that the machine allows."""
 
     by: Literal["arithmetic", "memory"]
     rate: float
@@ -43,14 +45,14 @@ class Limit(NamedTuple):
 
 
 def limit(work: Work, device: str) -> Limit:
-    """Measured now: the best of several tries."""
+    """Measure the limit now: the best of several tries."""
     if device.startswith("cuda"):
         return Limit("memory", copy_rate(device), traffic(work))
     return Limit("arithmetic", gemm_rate(), flops(work))
 
 
 def flops(work: Work) -> int:
-    """Operations of one client-step: 6 for each multiplication by a weight."""
+    """Count the operations of one client-step: 6 for each multiplication by a weight."""
     count = 0
 
     def weigh(layer: nn.Module, _inputs: Any, output: Tensor) -> None:
@@ -67,18 +69,18 @@ def flops(work: Work) -> int:
 
 
 def traffic(work: Work) -> int:
-    """Bytes of one client-step, at the least: parameters and gradient, each read and written once."""
+    """Count the bytes of one client-step: parameters and gradient, each read and written once at least."""
     return 4 * 4 * sum(p.numel() for p in network(work).parameters())
 
 
 def gemm_rate(n: int = 2048) -> float:
-    """Operations a second of a large matrix product."""
+    """Measure the operations a second of a large matrix product."""
     a, b = torch.ones(n, n), torch.ones(n, n)
     return 2 * n**3 / _fastest(lambda: a @ b, "cpu")
 
 
 def copy_rate(device: str, size: int = 1 << 30) -> float:
-    """Bytes a second, read and written, of a large copy."""
+    """Measure the bytes a second, read and written, of a large copy."""
     source = torch.ones(size, dtype=torch.int8, device=device)
     target = torch.empty_like(source)
     return 2 * size / _fastest(lambda: target.copy_(source), device)
@@ -101,8 +103,20 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize(device)
 
 
+def peak_memory(device: str = "cpu") -> int:
+    """Give the most bytes that this process has had so far; on a GPU, those that torch allocated there."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated(device)
+    try:  # unlike getrusage's, this figure does not begin with that of the parent process
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    except (OSError, IndexError, ValueError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def machine(device: str) -> dict[str, Any]:
-    """What one must know to make sense of a figure."""
+    """Describe the machine and the software that a figure was measured with."""
     on_gpu = device.startswith("cuda")
     return {
         "generator": MARK,

@@ -1,4 +1,4 @@
-"""Throughput against the number of clients, and memory against the models' own."""
+"""Pictures: throughput against the number of clients, and memory against that of the models alone."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OURS = "#0072B2"
 
 
 def picture(result: Mapping[str, Any]) -> bytes | None:
-    """As PNG; None for a bench that counts no clients."""
-    if result["bench"] == "exchange" or not result["rows"]:
+    """Draw a result as PNG; None for a bench without a curve over clients."""
+    if result["bench"] not in ("engine", "scaling") or not result["rows"]:
         return None
     works: dict[str, Rows] = {}
     for row in result["rows"]:

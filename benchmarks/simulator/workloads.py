@@ -1,6 +1,6 @@
-"""What is timed: two models of the paper, learning and exchanging in rounds, and the plain loop that does it.
+"""Workloads W1 and W2: two models of the paper that learn and exchange in rounds; and the plain loop.
 
-A round is so many local SGD steps of every client, and one exchange: a star and about five neighbours
+A round is a number of local SGD steps of every client, and one exchange: a star and about five neighbours
 take the mean of their models. This file needs torch and nothing else, so that other frameworks can be
 given the very same work in an environment of their own.
 """
@@ -25,7 +25,7 @@ POOL = 2000
 
 @dataclass(frozen=True)
 class Work:
-    """One model, its samples, and what a round of it is."""
+    """One model, its samples and its round."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class Work:
     inputs: tuple[int, ...]
     classes: int
     local_steps: int
-    """Of every client, between two exchanges."""
+    """Steps of every client between two exchanges."""
     paper_every: int
     """T_ex in the paper."""
     owned: int = 64
@@ -50,7 +50,7 @@ WORKS = {
 
 
 def network(work: Work) -> nn.Module:
-    """The model as one would write it down; from the same seed, always the same."""
+    """Build the model as one would write it down, from the same seed every time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if work.name == "W1":
@@ -66,7 +66,7 @@ def network(work: Work) -> nn.Module:
 
 @cache
 def samples(work: Work) -> tuple[Tensor, Tensor]:
-    """Inputs `[P, ...]` from a normal distribution, and labels `[P]` that a linear teacher gives them."""
+    """Draw inputs `[P, ...]` from a normal distribution, and let a linear teacher give them labels `[P]`."""
     size = math.prod(work.inputs)
     x = Stream(0, "bench inputs").normal(size, client=torch.arange(POOL)).float()
     teacher = Stream(0, "bench teacher").normal(work.classes, client=torch.arange(size)).float()
@@ -74,7 +74,7 @@ def samples(work: Work) -> tuple[Tensor, Tensor]:
 
 
 def deal(work: Work, clients: int) -> Tensor:
-    """The samples of each client `[M, 64]`."""
+    """Draw which samples each client has, `[M, 64]`."""
     return Stream(0, "bench deal").integers(work.owned, client=torch.arange(clients), high=POOL)
 
 
@@ -86,7 +86,7 @@ def learn(
     y: Tensor,
     draws: torch.Generator | None = None,
 ) -> Tensor:
-    """One local step on a mini-batch of a client's samples; its loss."""
+    """Take one local step on a mini-batch of a client's samples; give the loss."""
     rows = torch.randint(0, len(x), (work.batch,), generator=draws, device=x.device)
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
@@ -96,12 +96,12 @@ def learn(
 
 
 def mean_state(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of some models."""
+    """Take the mean of some models."""
     return {k: torch.stack([s[k].float() for s in states]).mean(dim=0) for k in states[0]}
 
 
 class Loop:
-    """What one would write first: a model and an optimiser for each client, one after the other."""
+    """The loop one would write first: each client has a model and an optimiser, one steps after the other."""
 
     def __init__(self, work: Work, clients: int, device: str = "cpu") -> None:
         self.work, self.clients = work, clients
@@ -114,20 +114,20 @@ class Loop:
         self.draws = torch.Generator(device).manual_seed(0)
 
     def round(self) -> int:
-        """Local steps of everybody, then one exchange; how many client-steps that were."""
+        """Take everybody's local steps, then one exchange; give the number of client-steps."""
         for _ in range(self.work.local_steps):
             for i, (model, optimizer) in enumerate(zip(self.models, self.optimizers, strict=True)):
                 learn(self.work, model, optimizer, self.x[i], self.y[i], self.draws)
         order = torch.randperm(self.clients, generator=self.draws, device=self.x.device)
-        company = order[: self.work.neighbours + 1].tolist()
-        mean = mean_state([self.models[i].state_dict() for i in company])
-        for i in company:
+        meeting = order[: self.work.neighbours + 1].tolist()
+        mean = mean_state([self.models[i].state_dict() for i in meeting])
+        for i in meeting:
             self.models[i].load_state_dict(mean)
         return self.work.local_steps * self.clients
 
     @torch.no_grad()
     def loss(self) -> float:
-        """The mean loss of all clients on their own samples, as of now."""
+        """Compute the mean loss of all clients on their own samples, as of now."""
         losses = [
             nn.functional.cross_entropy(m(x), y) for m, x, y in zip(self.models, self.x, self.y, strict=True)
         ]

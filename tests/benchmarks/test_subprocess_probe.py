@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from coterie.bench.alone import alone
+from benchmarks.simulator.subprocess_probe import probe
 from coterie.core.errors import RunError
 
 
 def test_what_does_not_get_through_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(RunError, match="a bench of 2 clients did not get through: exit code 1"):
-        alone({"work": "W1", "clients": 2})
+        probe({"work": "W1", "clients": 2})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.bench.timing import Spread, alternate, rate, spread
+from benchmarks.simulator.timing import Spread, alternate, rate, spread
 
 
 class Counter:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from coterie.bench.machine import Limit, flops, gemm_rate, machine, traffic
-from coterie.bench.ours import Engine, experiment
-from coterie.bench.work import WORKS, Loop, Work, deal, mean_state, network, samples
+from benchmarks.simulator.engine_contender import Engine, experiment
+from benchmarks.simulator.machine import Limit, flops, gemm_rate, machine, traffic
+from benchmarks.simulator.workloads import WORKS, Loop, Work, deal, mean_state, network, samples
 from coterie.core.registry import build
 
 W1, W2 = WORKS["W1"], WORKS["W2"]
