@@ -1,1 +1,1 @@
-"""Other frameworks with the same work: `python -m benchmarks.frameworks.run`, a file `with_NAME.py` for each."""
+"""Other frameworks with the same work, a file `with_NAME.py` each: `python -m benchmarks.frameworks.run`."""

@@ -15,7 +15,7 @@ from benchmarks.simulator.timing import Clients, Say, Settings, alternate, resul
 from benchmarks.simulator.workloads import WORKS, Work
 from coterie.core.registry import find
 
-__all__ = ["REFERENCE", "measure"]
+__all__ = ["REFERENCE", "local_only", "measure"]
 
 REFERENCE = "FedAvg"
 
@@ -33,11 +33,13 @@ def measure(clients: Clients, how: Settings, say: Say, methods: Sequence[str]) -
     return result("methods", how, rows)
 
 
+def local_only(work: Work) -> dict[str, Any]:
+    """Change the experiment so that a round is as many local steps as ever, and no exchange."""
+    return {"exchange__every": FOREVER, "evaluate__every": work.local_steps}
+
+
 def _row(work: Work, clients: int, method: str, how: Settings, say: Say) -> dict[str, Any]:
-    parts = {
-        "local": {"exchange__every": FOREVER, "evaluate__every": work.local_steps},
-        "exchanging": {},
-    }
+    parts = {"local": local_only(work), "exchanging": {}}
     row: dict[str, Any] = {"work": work.name, "title": work.title, "clients": clients, "method": method}
     for part, changes in parts.items():
         say(f"{work.name}, {clients:,} clients, {method}, {part}: {how.pairs} pairs with {REFERENCE}")
