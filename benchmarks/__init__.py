@@ -1,1 +1,1 @@
-"""Benchmarks: every figure on speed, size and endurance in the documentation, measured again; see README.md."""
+"""Benchmarks of speed, size and endurance: every such figure in the documentation, measured again."""
