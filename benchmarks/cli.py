@@ -210,7 +210,7 @@ def _numbers(work: str, clients: str | None, default: Clients) -> dict[str, Sequ
 def _writable(out: Path | None) -> None:
     """Refuse a place that cannot be written to before minutes are spent."""
     from coterie.core.errors import ConfigError
-    from coterie.runs.files import explained, refuse_foreign
+    from coterie.storage.files import explained, refuse_foreign
 
     if out is None:
         return
@@ -225,7 +225,7 @@ def _write(result: Mapping[str, Any], out: Path | None) -> list[Path]:
     """Write numbers, table and picture; give the files."""
     from benchmarks.simulator.pictures import picture
     from benchmarks.simulator.tables import markdown
-    from coterie.runs.files import encode, publish
+    from coterie.storage.files import encode, publish
 
     if out is None:
         return []

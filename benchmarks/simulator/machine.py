@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from benchmarks.simulator.workloads import Work, network
 from coterie.runs.environment import environment
-from coterie.runs.files import MARK
+from coterie.storage.files import MARK
 
 __all__ = ["Limit", "flops", "limit", "machine", "peak_memory", "synchronize", "traffic"]
 

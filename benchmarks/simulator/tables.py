@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.common import markdown_table
-from coterie.runs.files import MARK
+from coterie.storage.files import MARK
 from coterie.terminal import Table
 
 __all__ = ["header", "markdown", "table"]
