@@ -14,8 +14,8 @@ from benchmarks.simulator.methods_bench import local_only, measure
 from benchmarks.simulator.tables import markdown, table
 from benchmarks.simulator.timing import Settings
 from benchmarks.simulator.workloads import WORKS
-from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.core.errors import UnknownNameError
+from coterie.plugins.algorithms.fedavg import FedAvg
 
 ONCE = Settings(pairs=1, seconds=0, compiling="off")
 TWICE = f"{__name__}:Twice"

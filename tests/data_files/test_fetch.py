@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from coterie.core.errors import DataError
-from coterie.download.fetch import fetch
-from coterie.plugins.datasets._catalogue import CATALOGUE, Entry, File
-from tests.download.server import Server, page, rest, serving
-from tests.download.watching import Told
+from coterie.data_files.catalogue import Entry, File, catalogue
+from coterie.data_files.fetch import fetch
+from tests.data_files.server import Server, page, rest, serving
+from tests.data_files.watching import Told
 
 FILES = {"a.gz": b"a" * 500, "b.gz": b"b" * 300}
 
@@ -94,8 +94,8 @@ def test_what_to_do_by_hand(server: Server, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name, entry in CATALOGUE.items() if not entry.archive])
+@pytest.mark.parametrize("name", [name for name, entry in catalogue().items() if not entry.archive])
 def test_what_only_a_person_can_get(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=f"{name} cannot be fetched by a program: .* into {tmp_path}/{name}"):
-        fetch(CATALOGUE[name], tmp_path, Told(), no_pause)
+        fetch(catalogue()[name], tmp_path, Told(), no_pause)
     assert not list(tmp_path.iterdir())

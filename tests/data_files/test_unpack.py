@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from coterie.core.errors import DataError
-from coterie.download.unpack import MOST, unpack
-from coterie.plugins.datasets._catalogue import File
+from coterie.data_files.catalogue import File
+from coterie.data_files.fetch import MOST, unpack
 
 BODY = b"real data" * 100
 KNOWN = File("a.gz", len(BODY), hashlib.sha256(BODY).hexdigest())
@@ -72,5 +72,5 @@ def test_a_damaged_archive(tmp_path: Path, out: Path) -> None:
 
 
 def test_nowhere_to_write(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot write .*a\.gz\.part: No such file"):
+    with pytest.raises(DataError, match=r"cannot write .*a\.gz: No such file"):
         unpack(packed(tmp_path, {"a.gz": BODY}), [KNOWN], tmp_path / "nowhere")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from coterie.core.errors import DataError
-from coterie.download import http
-from coterie.download.http import NetworkError, download
-from tests.download.server import Answer, Server, broken, page, rest, serving
-from tests.download.watching import Told
+from coterie.data_files import fetch
+from coterie.data_files.fetch import NetworkError, download
+from tests.data_files.server import Answer, Server, broken, page, rest, serving
+from tests.data_files.watching import Told
 
 CONTENT = bytes(range(256)) * 40
 SIZE = len(CONTENT)
@@ -63,7 +63,7 @@ def test_a_line_that_is_cut_more_often_than_we_try(server: Server, tmp_path: Pat
 
 
 def test_a_server_that_falls_silent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "TIMEOUT", 0.3)
+    monkeypatch.setattr(fetch, "TIMEOUT", 0.3)
     server.plan = [rest(1000, stall=True)]
     assert "timed out" in fetched(server, tmp_path).notices[0]
     assert server.asked == [None, "bytes=1000-"]

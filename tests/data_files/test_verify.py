@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.download.verify import digest, flaw
-from coterie.plugins.datasets._catalogue import CATALOGUE, File
+from coterie.data_files.catalogue import File, catalogue
+from coterie.data_files.fetch import digest, flaw
 
 KNOWN = File("x", 3, hashlib.sha256(b"abc").hexdigest())
 
@@ -35,9 +35,9 @@ def test_digest(tmp_path: Path) -> None:
     assert digest(tmp_path / "x", "md5") == "900150983cd24fb0d6963f7d28e17f72"
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", catalogue())
 def test_the_catalogue(name: str) -> None:
-    entry = CATALOGUE[name]
+    entry = catalogue()[name]
     assert entry.name == name
     assert len(entry.about) < 80
     for file in entry.files:
