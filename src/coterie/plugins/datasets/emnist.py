@@ -26,10 +26,9 @@ _PARTS = (
 )  # fmt: skip
 
 
-def _files(prefix: str, *known: tuple[int, str]) -> tuple[File, ...]:
-    """List the five files of a selection; of some, the size in bytes and the SHA-256 are known."""
-    facts = [*known, *[()] * (len(_PARTS) - len(known))]
-    return tuple(File(f"{prefix}-{part}", *fact) for part, fact in zip(_PARTS, facts, strict=True))
+def _files(prefix: str, *known: tuple[int | None, str | None]) -> tuple[File, ...]:
+    """List the five files of a selection with their sizes in bytes and SHA-256, where these are known."""
+    return tuple(File(f"{prefix}-{part}", *facts) for part, facts in zip(_PARTS, known, strict=True))
 
 
 def _official(split: str, about: str, *known: tuple[int, str]) -> Entry:
@@ -43,7 +42,7 @@ def _official(split: str, about: str, *known: tuple[int, str]) -> Entry:
             f"{{command}}"
         ),
         folders=("emnist", "emnist/gzip", split, "."),
-        files=_files(f"emnist-{split}", *known),
+        files=_files(f"emnist-{split}", *known, (None, None)),
         archive=_ARCHIVE,
     )
 
