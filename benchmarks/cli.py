@@ -83,7 +83,8 @@ def engine(
 
       coterie bench engine --device cuda --clients 10000 --work W1
     """
-    _conduct("engine", work, clients, (pairs, seconds, device, eager, start), as_json, out)
+    how = {"pairs": pairs, "seconds": seconds, "device": device, "start": start}
+    _conduct("engine", work, clients, as_json, out, eager=eager, **how)
 
 
 @bench.command()
@@ -100,7 +101,7 @@ def exchange(
 
     Example:  coterie bench exchange --work W1 --clients 500
     """
-    _conduct("exchange", work, clients, (pairs, 0, device, eager), as_json, out)
+    _conduct("exchange", work, clients, as_json, out, eager=eager, pairs=pairs, seconds=0, device=device)
 
 
 @bench.command()
@@ -118,7 +119,8 @@ def scaling(
 
     Example:  coterie bench scaling --work W1 --clients 100,1000,10000 --out scaling.json
     """
-    _conduct("scaling", work, clients, (pairs, seconds, device, eager), as_json, out)
+    how = {"pairs": pairs, "seconds": seconds, "device": device}
+    _conduct("scaling", work, clients, as_json, out, eager=eager, **how)
 
 
 @bench.command()
@@ -139,20 +141,24 @@ def methods(
 
     Example:  coterie bench methods FedAvg KD-PDFL --work W1 --clients 100
     """
-    given = tuple(names or ("KD-PDFL",))
-    _conduct("methods", work, clients, (pairs, seconds, device, eager), as_json, out, given)
+    how = {"pairs": pairs, "seconds": seconds, "device": device}
+    _conduct("methods", work, clients, as_json, out, names or ["KD-PDFL"], eager=eager, **how)
 
 
 def _conduct(
     name: str,
     work: str,
     clients: str | None,
-    settings: tuple[Any, ...],
     as_json: bool,
     out: Path | None,
     *more: Any,
+    eager: bool,
+    **settings: Any,
 ) -> None:
-    """Measure, with a line that says how far the bench is; then show and write the result."""
+    """Measure, with a line that says how far the bench is; then show and write the result.
+
+    `settings` are fields of the bench's `Settings`; `more` is what its `measure` takes besides.
+    """
     import json
     from importlib import import_module
 
@@ -165,9 +171,8 @@ def _conduct(
 
         measure = import_module(f"benchmarks.simulator.{name}_bench").measure
 
-    pairs, seconds, device, eager, *start = settings
-    how = Settings(pairs, seconds, device, "off" if eager else "auto", *start)
-    numbers = _numbers(work, clients, (_GPU if device.startswith("cuda") else _CPU)[name])
+    how = Settings(compiling="off" if eager else "auto", **settings)
+    numbers = _numbers(work, clients, (_GPU if how.device.startswith("cuda") else _CPU)[name])
     _writable(out)
     told = Console(stderr=True)
     with told.status("") as status:
