@@ -225,8 +225,47 @@ def _faster(ratio: Spread) -> str:
     return f"{ratio.median:.2g}x ({ratio.low:.2g}-{ratio.high:.2g}){tie}"
 
 
+def prepare(table: dict[str, Any], names: list[str], options: argparse.Namespace) -> dict[str, Any]:
+    """Make the environments; describe each framework, with its Python or the reason why there is none."""
+    found = {}
+    for name in names:
+        facts = {"title": name, **table[name], "version": "", "torch": ""}
+        try:
+            python = environment(name, facts, options.envs, options.constraints)
+            facts |= {"version": version(python, facts["package"]), "torch": version(python, "torch")}
+            facts["python"] = str(python)
+        except Failure as failure:
+            facts["broken"] = str(failure)
+        found[name] = facts
+    return found
+
+
+def compare(work: str, clients: int, result: dict[str, Any], options: argparse.Namespace) -> None:
+    """Measure all frameworks on one size of a work; add rows and failures to the result."""
+    settings = (work, clients, options.patience, options.envs)
+    place = {"work": work, "clients": clients}
+    with Process("coterie", Path(sys.executable), *settings) as own:
+        _, ready = own.ready()
+        rows = []
+        for name, facts in result["frameworks"].items():
+            if name == "coterie":
+                continue
+            print(f"{work}, {clients} clients: {name}", flush=True)
+            try:
+                if "broken" in facts:
+                    raise Failure(facts["broken"])
+                found = measure(name, Path(facts["python"]), own, work, clients, options)
+                rows.append({**place, "framework": name, **found})
+            except Failure as failure:
+                result["failures"].append({**place, "framework": name, "reason": str(failure)})
+                print(f"  {failure}", flush=True)
+        rates = [r["ours"]["median"] for r in rows] or [own.turn(options.seconds)]
+        facts = {"rate": spread(rates)._asdict(), "ready_s": ready, "memory": own.memory()}
+        result["rows"] += [{**place, "framework": "coterie", **facts}, *rows]
+
+
 def main() -> None:
-    """Make the environments, measure every framework in turn with coterie, and write after each step."""
+    """Measure every framework in turn with coterie, and write the result after each size of a work."""
     parser = script_parser(__doc__)
     parser.add_argument("--only", help="names from frameworks.toml, such as loop,flower")
     parser.add_argument("--work", default="W1,W2")
@@ -242,53 +281,26 @@ def main() -> None:
         "--out", type=Path, help="a .json file; by default frameworks.json beside the environments"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
-    options.envs.mkdir(parents=True, exist_ok=True)
-    out = options.out or options.envs / "frameworks.json"
-
     table = tomllib.loads((HERE / "frameworks.toml").read_text())
-    ours = table.pop("coterie")
+    ours = {**table.pop("coterie"), "title": "coterie", "version": version(Path(sys.executable), "coterie")}
     names = options.only.split(",") if options.only else list(table)
     if unknown := [name for name in names if name not in table]:
         parser.error(f"no such framework: {unknown[0]}; there are {', '.join(table)}")
-    frameworks, pythons, broken = {}, {}, {}
-    for name in names:
-        try:
-            pythons[name] = environment(name, table[name], options.envs, options.constraints)
-        except Failure as failure:
-            broken[name] = str(failure)
-        found = version(pythons[name], table[name]["package"]) if name in pythons else ""
-        frameworks[name] = {**table[name], "title": table[name].get("title", name), "version": found}
-        frameworks[name]["torch"] = version(pythons[name], "torch") if name in pythons else ""
-    mine = {**ours, "title": "coterie", "version": version(Path(sys.executable), "coterie")}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    options.envs.mkdir(parents=True, exist_ok=True)
+    out = options.out or options.envs / "frameworks.json"
     result: dict[str, Any] = {
         "bench": "frameworks",
         "format": 2,
         "machine": machine("cpu"),
         "pairs": options.pairs,
-        "frameworks": {"coterie": mine, **frameworks},
+        "frameworks": {"coterie": ours, **prepare(table, names, options)},
         "rows": [],
         "failures": [],
     }
     for work in options.work.split(","):
         for clients in map(int, options.clients.split(",")) if options.clients else CLIENTS[work]:
-            settings = (work, clients, options.patience, options.envs)
-            with Process("coterie", Path(sys.executable), *settings) as own:
-                _, ready = own.ready()
-                rows = []
-                for name in names:
-                    place = {"work": work, "clients": clients, "framework": name}
-                    print(f"{work}, {clients} clients: {name}", flush=True)
-                    try:
-                        if name in broken:
-                            raise Failure(broken[name])
-                        rows.append(place | measure(name, pythons[name], own, work, clients, options))
-                    except Failure as failure:
-                        result["failures"].append(place | {"reason": str(failure)})
-                        print(f"  {failure}", flush=True)
-                rates = [r["ours"]["median"] for r in rows] or [own.turn(options.seconds)]
-                facts = {"rate": spread(rates)._asdict(), "ready_s": ready, "memory": own.memory()}
-                result["rows"] += [{"work": work, "clients": clients, "framework": "coterie", **facts}, *rows]
+            compare(work, clients, result, options)
             out.write_text(json.dumps(result, indent=2) + "\n")
             out.with_suffix(".md").write_text(markdown(result))
     print(f"\n{markdown(result)}\nwritten   {out}\nwritten   {out.with_suffix('.md')}")
