@@ -12,7 +12,7 @@ from coterie.studies.sweep.runner import View
 from coterie.studies.sweep.worker import Event
 from tests.cli.conftest import SMALL
 
-__all__ = ["PYTHONPATH", "TEXT", "Shown", "equal", "gated", "grid", "pipe"]
+__all__ = ["PYTHONPATH", "TEXT", "Shown", "equal", "gated", "grid", "own_data", "pipe"]
 
 TEXT = SMALL.replace("[data]", '[grid]\n"model.hidden" = [[5], [7]]\n"train.lr" = [0.05, 0.2]\n\n[data]')
 SAME = ("metrics.jsonl", "exchanges.jsonl", "worlds.json", "clients.json", "summary.json", "experiment.toml")
@@ -32,6 +32,13 @@ def grid(folder: Path, **changes: Any) -> Grid:
     file = folder / "grid.toml"
     file.write_text(TEXT)
     return read(file, {path.replace("__", "."): value for path, value in changes.items()})
+
+
+def own_data(folder: Path, fourth: str = "3,3,0") -> dict[str, str]:
+    """Write a table of samples, the fourth of them as said, and name it."""
+    rows = [f"{i % 7},{i % 5},{i % 3}" for i in range(200)]
+    (folder / "mine.csv").write_text("\n".join(["a,b,label", *rows[:3], fourth, *rows[4:]]))
+    return {"name": "csv", "path": "mine.csv", "label": "label"}
 
 
 def gated(folder: Path, **changes: Any) -> Grid:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from coterie.studies.sweep.cluster import connected
 from coterie.studies.sweep.folder import Sweep
 from coterie.studies.sweep.runner import SweepStopped, sweep
 from coterie.studies.sweep.worker import Event
-from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, pipe
+from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, own_data, pipe
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -139,6 +140,19 @@ def test_stopped_the_workers_save_and_the_sweep_goes_on(joined: Any, tmp_path: P
     want = sweep(small, tmp_path / "whole", cpus=1)
     os.close(*gates)
     equal(found.path / "jobs/001", want.path / "jobs/001")
+
+
+def test_other_data_are_refused_there_too(joined: Any, tmp_path: Path) -> None:
+    small = grid(tmp_path, data__set=own_data(tmp_path))
+    found = sweep(small, tmp_path / "sweep", data=tmp_path, cpus=1)
+    shutil.rmtree(found.path / "jobs" / "002")
+    own_data(tmp_path, fourth="3,3,1")
+    with pytest.raises(
+        RunError, match=r"\) has other data than .*: .* hash to \w{16} and \w{16}; put the same"
+    ):
+        sweep(small, tmp_path / "sweep", data=tmp_path, ray=joined.address, resume=True)
+    assert not (found.path / "jobs" / "002").exists()
+    assert {job.name: job.state for job in found.jobs} == {"001": "done", "002": "waiting"}
 
 
 def test_another_version_is_refused_before_anything_is_done(joined: Any, tmp_path: Path) -> None:

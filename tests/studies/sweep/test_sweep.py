@@ -23,7 +23,7 @@ from coterie.studies.sweep.folder import Sweep, SweepFolder
 from coterie.studies.sweep.grid import jobs
 from coterie.studies.sweep.runner import SweepStopped, sweep
 from coterie.studies.sweep.worker import Outcome
-from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, pipe
+from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, own_data, pipe
 
 
 @pytest.fixture(scope="module")
@@ -212,13 +212,10 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_other_data_are_refused(tmp_path: Path) -> None:
     """A folder whose jobs were computed on two versions of a file would compare what cannot be compared."""
-    rows = [f"{i % 7},{i % 5},{i % 3}" for i in range(200)]
-    (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]))
-    small = grid(tmp_path, data__set={"name": "csv", "path": "mine.csv", "label": "label"})
+    small = grid(tmp_path, data__set=own_data(tmp_path))
     found = sweep(small, tmp_path / "sweep", data=tmp_path)
     shutil.rmtree(found.path / "jobs" / "002")
-    rows[3] = "3,3,1"
-    (tmp_path / "mine.csv").write_text("\n".join(["a,b,label", *rows]))
+    own_data(tmp_path, fourth="3,3,1")
     with pytest.raises(
         RunError, match=r"other data than .*: .* hash to \w{16} and \w{16}; put the same files"
     ):
