@@ -15,7 +15,7 @@ from coterie.engine.preparation import prepare
 from coterie.studies.tuning import Trial, Tuning, tune
 from coterie.studies.tuning.candidates import candidates, space
 from coterie.studies.tuning.report import markdown, numbers, places, tables, write
-from coterie.studies.tuning.trials import _outcome, best
+from coterie.studies.tuning.trials import best, outcome
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment
 
@@ -200,9 +200,9 @@ def test_attackers_have_no_say() -> None:
     (world,) = e.worlds()
     row = {"validation": [0.0 if lies else 0.75 for lies in world.attackers.tolist()]}
     liar, honest = int(world.attackers.int().argmax()), int(world.attackers.int().argmin())
-    assert _outcome(world, {**row, "diverged": []}) == (world, 0.75, 0)
-    assert _outcome(world, {**row, "diverged": [liar]}) == (world, 0.75, 0)
-    assert _outcome(world, {**row, "diverged": [liar, honest]}) == (world, 0.375, 1)
+    assert outcome(world, {**row, "diverged": []}) == (world, 0.75, 0)
+    assert outcome(world, {**row, "diverged": [liar]}) == (world, 0.75, 0)
+    assert outcome(world, {**row, "diverged": [liar, honest]}) == (world, 0.375, 1)
 
 
 SEARCHES = """

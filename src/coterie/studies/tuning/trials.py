@@ -20,7 +20,7 @@ from coterie.engine.simulator import Simulator
 from coterie.experiment import MOST_WORLDS, Experiment, World
 from coterie.studies.tuning.candidates import Candidate, candidates
 
-__all__ = ["Trial", "Tuning", "tune"]
+__all__ = ["Outcome", "Trial", "Tuning", "best", "outcome", "tune"]
 
 FIRST_SEED = 1000
 """Tuning seeds count from here, and leave out those of the experiment."""
@@ -63,7 +63,7 @@ class Tuning(NamedTuple):
         return best(self.trials[label])
 
 
-class _Outcome(NamedTuple):
+class Outcome(NamedTuple):
     """One world at an evaluation."""
 
     world: World
@@ -130,7 +130,7 @@ def _worlds(base: Experiment, tried: Mapping[str, Sequence[Candidate]]) -> Itera
 
 def _outcomes(
     base: Experiment, worlds: Sequence[World], root: Path | None, progress: Progress | None
-) -> list[_Outcome]:
+) -> list[Outcome]:
     """Evaluate each world at its end, in one batched run or in as few as memory allows."""
     plan = prepare(base, root, progress, worlds=worlds, tested=False)
     for world, federation in zip(plan.worlds, plan.federations, strict=True):
@@ -138,7 +138,7 @@ def _outcomes(
             raise ConfigError(
                 "tuning is judged on validation samples, but no client has any; use a larger data.validation"
             )
-    found: dict[int, _Outcome] = {}
+    found: dict[int, Outcome] = {}
     done, total = 0, sum(stack.iterations for stack in plan.stacks)
     for stack in plan.stacks:
         # Without progress, so without a note for each client that diverges: the report counts them.
@@ -147,7 +147,7 @@ def _outcomes(
             before = simulator.stepped
             simulator.advance()
             if simulator.due():
-                found |= {row["world"]: _outcome(worlds[row["world"]], row) for row in simulator.evaluate()}
+                found |= {row["world"]: outcome(worlds[row["world"]], row) for row in simulator.evaluate()}
                 if progress:
                     progress.evaluated(_leaders(found.values()))
             if progress:
@@ -157,22 +157,23 @@ def _outcomes(
     return list(found.values())
 
 
-def _outcome(world: World, row: Mapping[str, Any]) -> _Outcome:
+def outcome(world: World, row: Mapping[str, Any]) -> Outcome:
+    """Judge one world by a row of `Simulator.evaluate`: attackers have no say, who diverged counts as 0."""
     attackers = set(world.attackers.nonzero().flatten().tolist())
     lost = set(row["diverged"]) - attackers
     accuracy = [0.0 if i in lost else a for i, a in enumerate(row["validation"]) if i not in attackers]
-    return _Outcome(world, statistics.fmean(a for a in accuracy if a == a), len(lost))  # NaN: has no samples
+    return Outcome(world, statistics.fmean(a for a in accuracy if a == a), len(lost))  # NaN: has no samples
 
 
-def _by_name(outcomes: Iterable[_Outcome]) -> dict[str, list[_Outcome]]:
+def _by_name(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """Group outcomes by candidate."""
-    found: dict[str, list[_Outcome]] = {}
-    for outcome in outcomes:
-        found.setdefault(outcome.world.name, []).append(outcome)
+    found: dict[str, list[Outcome]] = {}
+    for one in outcomes:
+        found.setdefault(one.world.name, []).append(one)
     return found
 
 
-def _leaders(outcomes: Iterable[_Outcome]) -> dict[str, float]:
+def _leaders(outcomes: Iterable[Outcome]) -> dict[str, float]:
     """Compute the accuracy of each method's best candidate as of now."""
     leaders: dict[str, float] = {}
     for those in _by_name(outcomes).values():
@@ -181,7 +182,7 @@ def _leaders(outcomes: Iterable[_Outcome]) -> dict[str, float]:
     return leaders
 
 
-def _trial(candidate: Candidate, seeds: Sequence[int], outcomes: Sequence[_Outcome]) -> Trial:
+def _trial(candidate: Candidate, seeds: Sequence[int], outcomes: Sequence[Outcome]) -> Trial:
     """Judge one candidate; the settings of a grid count alike."""
     scores = (statistics.fmean(o.accuracy for o in outcomes if o.world.seed == seed) for seed in seeds)
     return Trial(candidate.values, tuple(scores), sum(o.diverged for o in outcomes))
