@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +14,7 @@ from matplotlib.figure import Figure
 
 from coterie.api import run
 from coterie.core.errors import RunError, UnknownNameError
+from coterie.core.home import data_folder
 from coterie.core.toml import flat
 from coterie.engine.preparation import prepare
 from coterie.engine.recorder import Progress
@@ -79,9 +79,7 @@ def reproduce(
     goal = Target.of(target)
     if dataset is not None and dataset not in DATASETS:
         raise UnknownNameError("data set", dataset, DATASETS)
-    given = data if data is not None else os.environ.get("COTERIE_DATA")
-    root = Path(given) if given else None
-    folder = Path(out) if out is not None else Path("runs") / target
+    root, folder = data_folder(data), Path(out) if out is not None else Path("runs") / target
     _refuse(folder, target, resume)
     wanted = (dataset,) if dataset else goal.datasets
     found = [s for name in wanted if (s := source(name, root))]

@@ -9,7 +9,7 @@ from coterie.runs.summary import summarize
 from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
 from coterie.runs.tracks import Track
 from coterie.studies.reproduce.settings import printed
-from coterie.studies.reproduce.statistics import paper_table, tests, tests_table
+from coterie.studies.reproduce.statistics import paper_table, score_cell, tests, tests_table
 
 __all__ = ["table1", "tables"]
 
@@ -55,13 +55,9 @@ def tables(values: Mapping[str, Any], name: str) -> list[Table]:
 
 
 def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    rivals = [r for r in rows if r["clients"] == row["clients"]]
     line = [Cell(str(row["clients"])), Cell(row["method"])]
     for score in SCORES:
-        best = max((r[score]["mean"] for r in rivals if r[score]["mean"] is not None), default=None)
-        mean = row[score]["mean"]
-        line += [Cell(spread(mean, row[score]["std_seeds"]), mean is not None and mean == best)]
-        line += [Cell(percent(row[score]["std_clients"]))]
+        line += [score_cell(row, rows, score, "clients"), Cell(percent(row[score]["std_clients"]))]
     paper, difference = row["paper"], row["difference"]
     line.append(Cell(spread(paper["mean"], paper["std"]) if paper else ABSENT))
     line.append(Cell(ABSENT if difference is None else f"{100 * difference:+.1f}"))
