@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from coterie.runs import Run
-from coterie.runs.style import STYLE, method_colours
+from coterie.runs.plots.style import STYLE, method_colours
 from coterie.runs.tracks import Track, by_name
 
 Cells = dict[tuple[str, str], list[Track]]

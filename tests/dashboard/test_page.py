@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 from coterie.dashboard.report import report
 from coterie.runs import Run, RunFolder
-from coterie.runs.looks import NAMED
+from coterie.runs.plots.looks import NAMED
 from tests.dashboard.conftest import Open, serving
 from tests.runs.made import CLIENTS, EXPERIMENT, exchange, metrics
 from tests.runs.test_looks import made, many

@@ -14,8 +14,8 @@ from coterie.core.errors import RunError
 from coterie.dashboard import report as module
 from coterie.dashboard.app import STATIC
 from coterie.dashboard.bundle import bundle
-from coterie.dashboard.figures import FORMATS, images
 from coterie.dashboard.report import report
+from coterie.runs.plots.paper import FORMATS, images
 from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS
 
 

@@ -8,10 +8,10 @@ import pytest
 from matplotlib.image import imread
 
 from coterie.core.errors import RunError
-from coterie.dashboard.figures import figures
 from coterie.runs import Run, RunFolder
-from coterie.runs.plots import _Pictures
-from coterie.runs.style import label_colours, method_colours
+from coterie.runs.plots.paper import figures
+from coterie.runs.plots.pictures import Pictures
+from coterie.runs.plots.style import label_colours, method_colours
 from coterie.runs.tracks import by_name
 from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS, metrics
 
@@ -39,7 +39,7 @@ def test_every_label_has_a_colour_of_its_own(count: int) -> None:
 
 
 def test_the_pictures_say_what_one_sees(run: Run) -> None:
-    pictures = _Pictures(run)
+    pictures = Pictures(run)
     curves = pictures.curves().axes[0]
     assert curves.get_title(loc="left") == "Personal accuracy"
     said = [text.get_text() for text in curves.texts]
@@ -70,7 +70,7 @@ def test_a_graph_without_groups(tmp_path: Path) -> None:
         folder.exchange(
             {"world": 1, "t": 0, "client": 0, "neighbours": [1], "heard": [True], "weight": [0.5]}
         )
-    figure = _Pictures(Run(tmp_path / "run")).graph("KD-PDFL")
+    figure = Pictures(Run(tmp_path / "run")).graph("KD-PDFL")
     assert len(figure.axes) == 2  # the map and its colour bar, no truth beside it
 
 
@@ -122,7 +122,7 @@ def test_a_grid_over_the_length_or_the_closing_phase(
         folder.describe(worlds, CLIENTS[:1])
         for world in range(len(worlds)):
             folder.metrics(metrics(world, 10, [0.5] * 4))
-    pictures = _Pictures(Run(tmp_path))
+    pictures = Pictures(Run(tmp_path))
     assert pictures.closing == shaded
     ax = pictures.curves().axes[0]
     assert ax.get_xlim() == (0, shaded[1])
@@ -138,7 +138,7 @@ def test_methods_with_one_file_name_have_a_picture_each(tmp_path: Path) -> None:
         for world in range(len(worlds)):
             folder.metrics(metrics(world, 10, [0.5] * 4))
             folder.exchange({"world": world, "t": 0, "client": 0, "neighbours": [1], "weight": [0.5]})
-    drawn = [_Pictures(Run(tmp_path)).all(), figures(Run(tmp_path))]
+    drawn = [Pictures(Run(tmp_path)).all(), figures(Run(tmp_path))]
     for pictures in drawn:
         assert {"graph-a_b", "graph-a_b-2"} <= pictures.keys()
 

@@ -27,10 +27,10 @@ def report(
     """
     from coterie.cli.folders import found
     from coterie.core.errors import ConfigError
-    from coterie.dashboard.figures import images
     from coterie.dashboard.report import report as page
     from coterie.runs import Run
     from coterie.runs.files import file_names, publish, refuse_foreign
+    from coterie.runs.plots.paper import images
 
     folders = [found(run) for run in runs]
     if len(set(folders)) < len(folders):

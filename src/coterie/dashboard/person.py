@@ -10,7 +10,7 @@ import numpy as np
 from coterie.core.errors import RunError
 from coterie.dashboard.opened import PATIENCE, Opened, number, plain
 from coterie.runs.history import History
-from coterie.runs.looks import hue
+from coterie.runs.plots.looks import hue
 from coterie.runs.tracks import Track
 
 __all__ = ["person"]

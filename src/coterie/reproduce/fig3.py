@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from coterie.experiment import Experiment
-from coterie.runs.plot_curves import curves
-from coterie.runs.style import INK, method_colours, title
+from coterie.runs.plots.curves import accuracy
+from coterie.runs.plots.style import INK, method_colours, title
 from coterie.runs.summary import curve
 from coterie.runs.tracks import Track, by_name
 
@@ -43,7 +43,7 @@ def picture(parts: Mapping[str, tuple[Sequence[Track], Experiment]]) -> Figure:
         row.suptitle(f"{name}: {facts}", x=0.012, ha="left", fontsize=12, fontweight="bold")
         left, right = row.subplots(1, 2)
         left.set_ylim(*_range(methods))
-        curves(left, methods, "personal", _closing(experiment))
+        accuracy(left, methods, "personal", _closing(experiment))
         _losses(right, methods, _closing(experiment))
         _mark_switch(left, _switch(experiment), experiment.train.iterations, "bottom")
         _mark_switch(right, _switch(experiment), experiment.train.iterations, "top")

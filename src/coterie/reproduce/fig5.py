@@ -21,7 +21,7 @@ from matplotlib.patches import Patch, Rectangle
 from coterie.reproduce.settings import METHOD
 from coterie.runs import Run
 from coterie.runs.graph import auc, graph
-from coterie.runs.style import GREY, HEAT, label_colours
+from coterie.runs.plots.style import GREY, HEAT, label_colours
 from coterie.runs.tracks import Floats, Ints, Track
 
 __all__ = ["fig5", "picture"]

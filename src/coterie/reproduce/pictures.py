@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from coterie.runs.files import publish
-from coterie.runs.image import image
+from coterie.runs.plots.style import image
 
 __all__ = ["save"]
 

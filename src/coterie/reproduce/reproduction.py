@@ -25,7 +25,7 @@ from coterie.reproduce.sheets import Sheet, latex, markdown
 from coterie.reproduce.sources import Source, missing, source
 from coterie.runs import Run
 from coterie.runs.files import MARK, encode, explained, refuse_foreign, replace
-from coterie.runs.style import STYLE
+from coterie.runs.plots.style import STYLE
 from coterie.runs.tracks import Track
 
 __all__ = ["Report", "reproduce"]

@@ -1,4 +1,4 @@
-"""Looks of methods, on the page and in pictures alike: each in its colour, and only the best few named.
+"""Looks of methods and heat maps, on the page and in pictures alike; only the best few methods are named.
 
 A method has one colour everywhere: those of coterie a fixed one, any other a colour that follows from its
 label. Methods of one run that share a colour (the settings of a grid, or two labels by chance) differ in
@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from coterie.runs.tracks import Track
+import numpy as np
 
-__all__ = ["DASHES", "HUES", "NAMED", "Look", "hue", "looks"]
+from coterie.runs.tracks import Floats, Track
+
+__all__ = ["DASHES", "HUES", "NAMED", "Look", "ceiling", "hue", "looks"]
 
 HUES, DASHES, _SHADES = 12, 4, 2
 """Colours, kinds of line and shades of each colour that can be told apart."""
 NAMED = 8
-"""So many methods are named in a picture; the others are grey."""
+"""Most methods that are named in a picture; the others are grey."""
 _FIXED = {"KD-PDFL": 0, "FedAvg": 1, "FedAvg+": 2, "Krum": 3, "Median": 4}
 
 
@@ -36,13 +38,18 @@ class Look(NamedTuple):
 
 
 def hue(label: str) -> int:
-    """Colour of a label, from 0 to HUES - 1, the same in every run."""
+    """Number the colour of a label, from 0 to HUES - 1, the same in every run."""
     rest = HUES - len(_FIXED)
     return _FIXED.get(label, len(_FIXED) + crc32(label.encode()) % rest)
 
 
+def ceiling(weights: Floats) -> float:
+    """Weight at which the colours of a heat map end: only a twentieth of the weights is larger."""
+    return (float(np.quantile(weights, 0.95)) or float(weights.max()) if len(weights) else 0.0) or 1.0
+
+
 def looks(methods: Mapping[str, Sequence[Track]]) -> dict[str, Look]:
-    """Look of each method of a run; those that are named have the first choice of dashes."""
+    """Give each method of a run its look; those that are named have the first choice of dashes."""
     named = _best(methods)
     seen: Counter[int | None] = Counter()
     found = {}
@@ -56,7 +63,7 @@ def looks(methods: Mapping[str, Sequence[Track]]) -> dict[str, Look]:
 
 
 def _best(methods: Mapping[str, Sequence[Track]]) -> set[str]:
-    """Names of the methods with the highest personal accuracy so far, with Local to compare them to."""
+    """Name the methods with the highest personal accuracy so far, with Local to compare them to."""
     ranked = sorted(methods, key=lambda name: -_accuracy(methods[name]))
     best = ranked[:NAMED]
     alone = [name for name in ranked if methods[name][0].alone]
@@ -66,7 +73,7 @@ def _best(methods: Mapping[str, Sequence[Track]]) -> set[str]:
 
 
 def _accuracy(worlds: Sequence[Track]) -> float:
-    """Mean over clients and seeds at the last evaluation; -1 where no client has one."""
+    """Average over clients and seeds at the last evaluation; -1 where no client has a value."""
     last = [float(w.means("personal")[-1]) for w in worlds]
     known = [v for v in last if v == v]
     return sum(known) / len(known) if known else -1.0

@@ -1,4 +1,4 @@
-"""The pictures of a run.
+"""The pictures of a run for the screen.
 
 curves.png      accuracy over time
 graph-NAME.png  who listens to whom, for each method with weights
@@ -17,31 +17,32 @@ from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
 from coterie.runs.files import file_names, publish
-from coterie.runs.image import image
-from coterie.runs.plot_curves import curves
-from coterie.runs.plot_gain import gain, gains
-from coterie.runs.plot_graph import colour_bar, heat_map, true_groups, weights
-from coterie.runs.plot_labels import labels
-from coterie.runs.style import OTHERS, STYLE, method_colours, shortened
+from coterie.runs.plots.curves import accuracy
+from coterie.runs.plots.gain import dots, gains
+from coterie.runs.plots.graph import listening, true_groups, weights
+from coterie.runs.plots.labels import samples
+from coterie.runs.plots.style import OTHERS, SCREEN, image, method_colours, shortened
 from coterie.runs.tracks import Track, by_name, closing_phase
 
 if TYPE_CHECKING:
     from coterie.runs.run import Run
 
-__all__ = ["draw"]
+__all__ = ["Pictures", "draw"]
 
 
 def draw(run: Run, folder: Path) -> list[Path]:
-    """Draw what the run has data for."""
+    """Draw what the run has data for into files of `folder`."""
     if not run.tracks:
         raise RunError(f"{run.path} has nothing to draw yet: no evaluation has been recorded")
-    with mpl.rc_context(STYLE):
-        files = {folder / f"{name}.png": image(figure) for name, figure in _Pictures(run).all().items()}
+    with mpl.rc_context(SCREEN.rc):
+        files = {folder / f"{name}.png": image(figure) for name, figure in Pictures(run).all().items()}
     publish(files, own=run.path / "plots")
     return list(files)
 
 
-class _Pictures:
+class Pictures:
+    """The figures of one run, each drawn when asked for."""
+
     def __init__(self, run: Run) -> None:
         self.weighed = run.weighed
         self.methods = by_name(run.tracks)
@@ -52,6 +53,10 @@ class _Pictures:
         self.graphs = [
             name for name, worlds in self.methods.items() if any(w.world in self.weighed for w in worlds)
         ]
+
+    def auc(self, name: str) -> float | None:
+        found: float | None = self.summary["methods"][name]["graph_auc"]
+        return found
 
     def all(self) -> dict[str, Figure]:
         pictures = {"overview": self.overview(), "curves": self.curves(), "labels": self.labels()}
@@ -64,12 +69,11 @@ class _Pictures:
     def curves(self) -> Figure:
         figure = Figure(figsize=(10.4, 4.2), layout="constrained")
         for ax, score in zip(figure.subplots(1, 2), ("personal", "global"), strict=True):
-            curves(ax, self.methods, score, self.closing)
+            accuracy(ax, self.methods, score, self.closing)
         return figure
 
     def graph(self, name: str) -> Figure:
         weight, group, seeds = weights(self.methods[name], self.weighed)
-        auc = self.summary["methods"][name]["graph_auc"]
         if len(set(group.tolist())) == 1:
             figure = Figure(figsize=(8, 6), layout="constrained")
             ax = figure.subplots()
@@ -78,17 +82,16 @@ class _Pictures:
             ax, truth = figure.subplots(1, 2, width_ratios=(1, 0.36))
             true_groups(truth, group)
             truth.set_anchor("N")
-        colour_bar(heat_map(ax, weight, group, name, auc, seeds), ax)
+        listening(ax, name, self.auc(name), weight, group, seeds)
         return figure
 
     def labels(self) -> Figure:
         figure = Figure(figsize=(9, 5.6), layout="constrained")
-        labels(figure.subplots(), self.first)
+        samples(figure.subplots(), self.first)
         return figure
 
     def gain(self) -> Figure | None:
-        every = {name: g for name, worlds in self.methods.items() if (g := gains(worlds)) is not None}
-        looks = method_colours(self.methods)
+        every, looks = gains(self.methods), method_colours(self.methods)
         found = {name: g for name, g in every.items() if looks[name][0] != OTHERS}
         if not found:
             return None
@@ -98,7 +101,7 @@ class _Pictures:
         figure = Figure(figsize=(max(3.5 * wide, 5), 3.6 * deep + 0.4), layout="constrained")
         axes = figure.subplots(deep, wide, sharey=True, squeeze=False)
         for ax, (name, values) in zip(axes.flat, found.items(), strict=False):
-            gain(ax, shortened(name), looks[name][0], values)
+            dots(ax, shortened(name), looks[name][0], *values)
         for ax in axes.flat[len(found) :]:
             ax.set_axis_off()
         for ax in axes[:, 0]:
@@ -120,14 +123,12 @@ class _Pictures:
         figure.suptitle(f"{self.name}: {facts}", x=0.012, ha="left", fontsize=13, fontweight="bold")
         above, below = figure.subfigures(2, 1, height_ratios=(0.44, 0.56), hspace=0.04, squeeze=False).flat
         for ax, score in zip(above.subplots(1, 2), ("personal", "global"), strict=True):
-            curves(ax, self.methods, score, self.closing)
+            accuracy(ax, self.methods, score, self.closing)
         if not self.graphs:
-            labels(below.subplots(), self.first)
+            samples(below.subplots(), self.first)
             return figure
         left, right = below.subplots(1, 2, width_ratios=(1, 0.85))
-        name = max(self.graphs, key=lambda n: self.summary["methods"][n]["graph_auc"] or 0)
-        weight, group, seeds = weights(self.methods[name], self.weighed)
-        auc = self.summary["methods"][name]["graph_auc"]
-        colour_bar(heat_map(left, weight, group, name, auc, seeds), left)
-        labels(right, self.first)
+        name = max(self.graphs, key=lambda n: self.auc(n) or 0)
+        listening(left, name, self.auc(name), *weights(self.methods[name], self.weighed))
+        samples(right, self.first)
         return figure
