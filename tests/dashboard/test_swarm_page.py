@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.dashboard.swarm_shelf import SwarmShelf
-from coterie.dashboard.swarm_source import SwarmSource
+from coterie.dashboard.live import SwarmSource
+from coterie.dashboard.sources import SWARM_PAGE, SourceIndex
 from coterie.peer import journal, watch
 from tests.dashboard.conftest import Open, serving
 from tests.dashboard.impostor import EVIL, impostor, page, said
@@ -22,10 +22,10 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
     states = [tmp_path / f"p{i}" / "state" for i in range(4)]
     quiet = ("Failed to load",)  # the browser's word on each answer that is a sentence
     with (
-        closing(SwarmShelf(states, tmp_path)) as shelf,
-        serving(shelf) as served,
+        closing(SwarmSource(states)) as swarm,
+        serving(SourceIndex(tmp_path, swarm)) as served,
     ):
-        live = window(served.address + shelf.page, complaints=quiet)
+        live = window(served.address + SWARM_PAGE, complaints=quiet)
         live.set_default_timeout(40_000)  # these processes may share a core with others
         live.wait_for_selector(
             "main .problem:has-text('none of the 4 peers answers: it has not been started')"
@@ -59,8 +59,8 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
             )
 
             address = watch.status_address(str(states[0]))
-            with closing(SwarmShelf([address], tmp_path)) as one, serving(one) as other:
-                through = window(other.address + one.page)
+            with closing(SwarmSource([address])) as one, serving(SourceIndex(tmp_path, one)) as other:
+                through = window(other.address + SWARM_PAGE)
                 through.wait_for_selector(".headline :text('seen through 1 peer')")
                 through.wait_for_selector(".swarm-event:has-text('p0')")
 
@@ -90,7 +90,10 @@ def test_names_and_texts_of_peers_are_never_markup(window: Open, tmp_path: Path)
     with impostor(lambda n: page(said(n))) as address:
         (tmp_path / "status.address").write_text(address)
         for where in (tmp_path, address):
-            with closing(SwarmShelf([where], tmp_path / "runs")) as shelf, serving(shelf) as served:
+            with (
+                closing(SwarmSource([where])) as swarm,
+                serving(SourceIndex(tmp_path / "runs", swarm)) as served,
+            ):
                 live = window(served.address)
                 live.get_by_role("link", name="live swarm").click()
                 live.wait_for_selector(f".problem:has-text('A peer reports a fault'):has-text('{EVIL}')")

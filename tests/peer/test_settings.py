@@ -10,7 +10,7 @@ import pytest
 
 from coterie.core.errors import ConfigError
 from coterie.core.toml import dumps
-from coterie.peer.settings import ENDLESS, Settings, is_loopback
+from coterie.peer.settings import ENDLESS, Settings
 from tests.peer.free import settings
 
 ADDRESS = {"address": "10.0.0.1:7440"}
@@ -131,20 +131,3 @@ def test_files_that_cannot_be_read(tmp_path: Path, text: str | None, message: st
         file.write_text(text)
     with pytest.raises(ConfigError, match=message):
         Settings.load(file)
-
-
-@pytest.mark.parametrize(
-    ("address", "yes"),
-    [
-        ("127.0.0.1:1", True),
-        ("127.9.9.9:1", True),
-        ("[::1]:1", True),
-        ("localhost:1", True),
-        ("0.0.0.0:1", False),
-        ("10.0.0.1:1", False),
-        ("localhost.example:1", False),
-        ("127.0.0.1.example:1", False),
-    ],
-)
-def test_loopback(address: str, yes: bool) -> None:
-    assert is_loopback(address) is yes

@@ -27,7 +27,7 @@ def report(
     """
     from coterie.cli.folders import found
     from coterie.core.errors import ConfigError
-    from coterie.dashboard.report import report as page
+    from coterie.dashboard.export import report as page
     from coterie.runs import Run
     from coterie.runs.files import file_names, publish, refuse_foreign
     from coterie.runs.plots.paper import images

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.core.errors import CoterieError
-from coterie.dashboard.opened import Opened
+from coterie.dashboard.open_run import OpenRun
 
 __all__ = ["parameters"]
 
@@ -23,11 +23,11 @@ _PLUGINS = {
 """Tables of an experiment that name a plugin, and its kind."""
 
 
-def parameters(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
+def parameters(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
     """Paths of the parameters that differ from the defaults, as the page writes them."""
     from coterie.experiment import Experiment  # it brings torch along, so not before somebody asks
 
-    config = opened.run.config
+    config = folder.run.config
     usual, given = _flat(Experiment().plain()), _flat(config)
     others = set(config["methods"]) != set(Experiment().methods)
     kinds = _PLUGINS | {f"methods.{label}": "algorithm" for label in config["methods"]}

@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from coterie.core.addresses import is_loopback
 from coterie.peer.errors import PeerError
-from coterie.peer.settings import is_loopback
 
 __all__ = ["Calls", "Page", "healthy"]
 
@@ -180,7 +180,7 @@ class Page:
 
     def _page(self, method: str, path: str, hosts: list[str]) -> tuple[str, str, bytes]:
         # A web page elsewhere can make a browser ask here under another name (DNS rebinding).
-        if any(not is_loopback(host if ":" in host else f"{host}:80") for host in hosts):
+        if any(not is_loopback(host) for host in hosts):
             return "403 Forbidden", "text/plain", b"for this machine only\n"
         if method != "GET":
             return "405 Method Not Allowed", "text/plain", b"GET only\n"

@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError
 from coterie.peer.errors import Unreachable
 
@@ -33,8 +34,6 @@ def status_address(where: str) -> str:
 
 def status(where: str) -> dict[str, Any]:
     """The status at HOST:PORT, or of the peer with this state folder."""
-    from coterie.peer.settings import is_loopback
-
     address = status_address(where)
     if not is_loopback(address):
         raise ConfigError(

@@ -17,6 +17,7 @@ from typing import Any
 from coterie.core.errors import RunError
 
 __all__ = [
+    "DAMAGE",
     "MARK",
     "append",
     "encode",
@@ -29,6 +30,8 @@ __all__ = [
     "replace",
 ]
 
+DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+"""Errors of code that meets sound JSON of another shape than it should have."""
 MARK = "written-by-coterie"
 """Mark in every file that `publish` may replace."""
 

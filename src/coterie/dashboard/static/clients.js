@@ -46,7 +46,7 @@ export async function clients(source, query, remember, link) {
       (k) => (tiles ? tile(order[k]) : row(order[k], widest)), state.as);
     put(node, tools(order), lead(), legend(found.classes),
       !tiles && h("div", { class: "list heads", "aria-hidden": "true" },
-        h("div", { class: "person-row" }, HEADS.map((text) => h("span", {}, text)))),
+        h("div", { class: "client-row" }, HEADS.map((text) => h("span", {}, text)))),
       list);
     list.scrollTop = old;
   }
@@ -101,7 +101,7 @@ export async function clients(source, query, remember, link) {
     const gain = found.gain?.[k] ?? null, accuracy = found.personal[k];
     const wide = `${50 * Math.abs(gain) / widest}%`;
     const title = found.labels[k].map((n, l) => n && `${found.classes[l]}: ${n}`).filter(Boolean).join(", ");
-    return h("div", { class: "person-row", "data-client": k },
+    return h("div", { class: "client-row", "data-client": k },
       h("span", { class: "who" }, name(k)),
       h("span", { class: "meter" }, h("i", { css: { width: `${100 * (accuracy ?? 0)}%` } }),
         h("b", {}, percent(accuracy))),

@@ -10,7 +10,7 @@ export function heatMap(choose) {
   const canvas = h("canvas", { class: "square", tabindex: 0, role: "img" });
   const scale = h("div", { class: "scale" });
   const node = h("div", { class: "picture" }, canvas, scale);
-  let network, frame, order, selected, codes, size = 0, edge = NUMBERS;
+  let world, frame, order, selected, codes, size = 0, edge = NUMBERS;
   const again = fitted(node, (width) => { size = width; draw(); });
 
   canvas.addEventListener("pointermove", (event) => {
@@ -39,14 +39,14 @@ export function heatMap(choose) {
   });
 
   return { node, canvas, again, show(now) {
-    ({ network, frame, order, selected } = now);
+    ({ world, frame, order, selected } = now);
     codes = decode(frame.cells);
-    edge = network.names ? NAMES : NUMBERS;
+    edge = world.names ? NAMES : NUMBERS;
     canvas.dataset.edge = edge;
     draw();
   } };
 
-  function name(i) { return network.names?.[i] ?? `client ${i}`; }
+  function name(i) { return world.names?.[i] ?? `client ${i}`; }
 
   // Row and column at the pointer, of so many.
   function at(event, many) {
@@ -73,7 +73,7 @@ export function heatMap(choose) {
     pen.imageSmoothingEnabled = false;
     pen.drawImage(small, edge, edge, inner, inner);
     const step = inner / order.length;
-    if (network.names) named(pen, step); else { groups(pen, step); numbers(pen, step); }
+    if (world.names) named(pen, step); else { groups(pen, step); numbers(pen, step); }
     pen.strokeStyle = ink("hair");
     pen.strokeRect(edge + 0.5, edge + 0.5, inner - 1, inner - 1);
     const row = order.indexOf(selected);
@@ -116,8 +116,8 @@ export function heatMap(choose) {
   function groups(pen, step) {
     let start = 0;
     order.forEach((client, k) => {
-      if (k + 1 < order.length && network.group[order[k + 1]] === network.group[client]) return;
-      pen.fillStyle = groupInk(network.group[client]);
+      if (k + 1 < order.length && world.group[order[k + 1]] === world.group[client]) return;
+      pen.fillStyle = groupInk(world.group[client]);
       pen.fillRect(0, edge + start * step + 0.5, BAR, (k + 1 - start) * step - 1);
       pen.fillRect(edge + start * step + 0.5, 0, (k + 1 - start) * step - 1, BAR);
       start = k + 1;

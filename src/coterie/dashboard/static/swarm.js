@@ -37,7 +37,7 @@ export async function swarm(source, query, remember, toRun) {
     put(top, head(status, everybody), troubles(status, toRun));
     put(members, table(everybody));
     heat.node.hidden = !(nothing.hidden = weights.met > 0);
-    if (weights.met) heat.show({ network: { names }, frame: { ...weights, when: "now" }, order: names.map((_, k) => k), selected: names.indexOf(peer.name) });
+    if (weights.met) heat.show({ world: { names }, frame: { ...weights, when: "now" }, order: names.map((_, k) => k), selected: names.indexOf(peer.name) });
     view(peer);
     put(feed, exchanges.length ? exchanges.map(event) : h("li", { class: "note" }, "None yet."));
     put(refusals, reasons.length ? reasonTable(reasons) : h("p", { class: "note" }, "Nothing has been refused."));

@@ -9,13 +9,13 @@ import { sortable } from "./table.js";
 const sorting = {};
 const dot = (colour) => h("i", { class: "dot", css: { background: colour } });
 
-export function person(found, network, t, choose) {
+export function clientDetail(found, world, t, choose) {
   const { client, neighbours } = found;
-  const drawn = { height: 200, length: network.length, mark: t };
+  const drawn = { height: 200, length: world.length, mark: t };
   const card = (kind, title, note, ...inner) => h("figure", { class: `card ${kind}` },
     h("figcaption", {}, h("h3", {}, title), h("p", { class: "note" }, note)), inner);
 
-  return h("section", { class: "person", "aria-label": `client ${client}` }, headline(found, network.weighed),
+  return h("section", { class: "client", "aria-label": `client ${client}` }, headline(found, world.weighed),
     h("div", { class: "cards" },
       card("", "Its data", "training samples by label", bars(found.labels, found.classes)),
       card("wide", "Its neighbours", heard(neighbours, t), neighbours.length

@@ -1,4 +1,4 @@
-"""Large files read for a moment at a time, the most telling rows first."""
+"""Large files, read for a moment at a time, the most telling rows first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from coterie.runs.history import History
 from coterie.runs.rows import Rows
 from coterie.runs.tracks import SCORES
 
-__all__ = ["Evaluations", "Exchanges", "spread", "within"]
+__all__ = ["Evaluations", "Exchanges", "bisection_order", "deadline"]
 
 _AT_ONCE = 500
+"""Rows between two looks at the clock."""
 _LARGE = 1 << 23
 """Bytes of exchanges that are read in a moment."""
 _END = 1 << 25
@@ -28,10 +29,10 @@ _LATEST = 8000
 """... so many of which make a first picture of it."""
 
 
-def spread(count: int) -> list[int]:
-    """0 to count - 1: the last, the first, the middle, the quarters ..., so that any beginning is even.
+def bisection_order(count: int) -> list[int]:
+    """Order 0 to count - 1: the last, the first, the middle, the quarters ..., so that any beginning is even.
 
-    >>> spread(6)
+    >>> bisection_order(6)
     [5, 0, 2, 1, 3, 4]
     """
     order = dict.fromkeys([count - 1, 0] if count else [])
@@ -52,10 +53,10 @@ class Evaluations:
         self.rows: dict[int, dict[int, dict[str, Any]]] = {}
         self._known: set[int] = set()
         self.share = 1.0
-        """Of all rows, how many have been read."""
+        """Share of all rows that have been read, from 0 to 1."""
 
     def read(self, enough: Callable[[], bool]) -> None:
-        """Read on until it is enough; the last evaluation of every world always."""
+        """Read on until `enough` says so; the last evaluation of every world always."""
         if not self.index.refresh():
             self.rows, self._known = {}, set()
         if len(self._known) == self.index.count:
@@ -65,7 +66,7 @@ class Evaluations:
             (rank, world, int(numbers[k]))
             for world in self.index.worlds
             for numbers in [self.index.of(world)]
-            for rank, k in enumerate(spread(len(numbers)))
+            for rank, k in enumerate(bisection_order(len(numbers)))
         )
         missing = [(rank, number) for rank, _, number in ranked if number not in self._known]
         for (rank, number), row in zip(missing, self.index.read(n for _, n in missing), strict=True):
@@ -100,18 +101,18 @@ class Exchanges:
 
     @property
     def large(self) -> bool:
-        """Whether reading it all takes longer than somebody wants to wait for a first picture."""
+        """Tell whether reading it all takes longer than somebody wants to wait for a first picture."""
         file = self.index.path
         return file.exists() and file.stat().st_size > _LARGE
 
     def find(self, enough: Callable[[], bool]) -> list[int]:
-        """The worlds that have exchanges, as far as rows have been found until it is enough."""
+        """List the worlds that have exchanges, as far as rows are found until `enough` says so."""
         if not self.index.refresh(enough):
             self._forget()
         return self.index.worlds
 
     def read(self, world: int, clients: int, enough: Callable[[], bool]) -> tuple[History, float]:
-        """Read on until it is enough; the history so far, and which share of the whole that is."""
+        """Read on until `enough` says so: the history so far, and which share of the whole that is."""
         if world not in self._histories and self.large:
             self._histories[world] = History(clients)
             return self.latest(world, clients), 0.0
@@ -133,9 +134,9 @@ class Exchanges:
         return history, share
 
     def latest(self, world: int, clients: int) -> History:
-        """What was written last, until there is much more."""
+        """Give what was written last, until there is much more."""
         size, history = self._latest.get(world, (0, History(clients)))
-        end = self._found_end()
+        end = self._last_rows()
         if end.size > size:
             history = History(clients)
             # Whatever is damaged is told with the number of its line when all is read.
@@ -144,8 +145,8 @@ class Exchanges:
             self._latest[world] = end.size, history
         return history
 
-    def _found_end(self) -> Rows:
-        """The last rows of the file, until it has grown by a tenth."""
+    def _last_rows(self) -> Rows:
+        """Index the last rows of the file, again once it has grown by a tenth."""
         with explained(self.index.path, "read"), open(self.index.path, "rb") as file:
             size = file.seek(0, 2)
             if self._end is None or size > 1.1 * self._end.size:
@@ -158,7 +159,7 @@ class Exchanges:
         return self._end
 
 
-def within(seconds: float) -> Callable[[], bool]:
-    """Enough once so much time has passed."""
+def deadline(seconds: float) -> Callable[[], bool]:
+    """Make a question that is answered with True once so many seconds have passed."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() >= end

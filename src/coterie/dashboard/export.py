@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import takewhile
@@ -18,27 +19,31 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.dashboard.bundle import bundle
-from coterie.dashboard.run_source import RunSource
+from coterie.dashboard.open_run import evenly
+from coterie.dashboard.sources import RunSource
 from coterie.runs.files import MARK
 
-__all__ = ["MOST_BYTES", "report"]
+__all__ = ["MOST_BYTES", "bundle", "report"]
 
 MOST_BYTES = 6_000_000
 _ROOM = 5_000_000
-"""For the numbers; scripts, styles and what surrounds them take the rest."""
+"""Bytes for the numbers; scripts, styles and what surrounds them take the rest."""
 _FRAMES = (41, 15)
 """Iterations at which graphs are kept: of those that fit a picture cell by cell, and of larger ones."""
+_IMPORT = re.compile(r'^import \{(\s*\w+(?:\s*,\s*\w+)*,?\s*)\} from "\./([\w-]+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?(?:const|function|class)) (\w+)", re.MULTILINE)
+_OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\(.*", re.MULTILINE)
+"""Forms that a bundle does not know; static/main.js says which it does."""
 _STATIC = Path(__file__).with_name("static")
 _LONGEST = 60
-"""Neighbours and exchanges of a client that are kept."""
+"""Most neighbours and exchanges of a client that are kept."""
 
 World = Mapping[str, Any]
 """A method and a seed, and what else a view is asked for."""
 
 
 def report(runs: Sequence[Path]) -> bytes:
-    """The file."""
+    """Write the page of these runs as one HTML file."""
     if not runs:
         raise RunError("name at least one run")
     room = _ROOM // len(runs)
@@ -53,7 +58,7 @@ def report(runs: Sequence[Path]) -> bytes:
 
 
 class _Answers:
-    """What the page will ask, answered beforehand, until the room is used up."""
+    """Answers to all that the page will ask, until the room is used up."""
 
     def __init__(self, source: RunSource, room: int) -> None:
         self.source, self.room, self.half = source, room, room // 2
@@ -62,14 +67,14 @@ class _Answers:
     def all(self) -> dict[str, Any]:
         for view in ("overview", "curves", "parameters"):
             self.found[_key(view)] = self._whole(view)
-        networks = self._worlds("network", self._network)
+        graphs = self._worlds("graph", self._graph)
         self._worlds("clients", self._clients)
-        for world in networks:
-            self._people(world)
+        for world in graphs:
+            self._each_client(world)
         return self.found
 
     def _worlds(self, view: str, keep: Callable[[World], bool]) -> list[World]:
-        """The worlds of a view that found room, which are then the only ones it offers."""
+        """Keep the worlds of a view that find room, which are then the only ones it offers."""
         first = self._whole(view)
         kept = list(takewhile(keep, _first_seeds_first(first["worlds"])))
         if first["worlds"] and not kept:
@@ -82,41 +87,40 @@ class _Answers:
             self.found[_key(view, world)]["worlds"] = offered
         return kept
 
-    def _network(self, world: World) -> bool:
-        network = self._whole("network", world)
-        times, shared, order = network["times"], network["shared"], {}
+    def _graph(self, world: World) -> bool:
+        graph = self._whole("graph", world)
+        times, shared, order = graph["times"], graph["shared"], {}
         if shared:  # the cells come in order, so there is but one
-            name = "group" if len(set(network["group"])) > 1 else "cluster"
-            order, network["orders"] = {"order": name}, {name: network["orders"][name]}
-        some = np.linspace(0, len(times) - 1, min(len(times), _FRAMES[shared])).round().astype(int)
-        network["times"] = [times[k] for k in some]
-        queries = [{**world, "t": t, **order} for t in network["times"]]
+            name = "group" if len(set(graph["group"])) > 1 else "cluster"
+            order, graph["orders"] = {"order": name}, {name: graph["orders"][name]}
+        graph["times"] = [times[k] for k in evenly(len(times), _FRAMES[shared])]
+        queries = [{**world, "t": t, **order} for t in graph["times"]]
         frames = {_key("frame", query): self._whole("frame", query) for query in queries}
-        return self._keep({_key("network", world): network, **frames})
+        return self._keep({_key("graph", world): graph, **frames})
 
     def _clients(self, world: World) -> bool:
         return self._keep({_key("clients", world): self._whole("clients", world)})
 
-    def _people(self, world: World) -> None:
-        """The worst first, after the one that the page begins with."""
+    def _each_client(self, world: World) -> None:
+        """Keep the clients that find room: the worst first, after the one that the page begins with."""
         self.half = 0
         accuracy = [1.0 if v is None else v for v in self._whole("clients", world)["personal"]]
         for client in dict.fromkeys([0, *np.argsort(accuracy, kind="stable").tolist()]):
             query = {**world, "client": client}
-            person = self._whole("person", query)
-            short = {name: person[name][:_LONGEST] for name in ("neighbours", "events")}
-            if not self._keep({_key("person", query): person | short}):
+            answer = self._whole("client", query)
+            short = {name: answer[name][:_LONGEST] for name in ("neighbours", "events")}
+            if not self._keep({_key("client", query): answer | short}):
                 return
 
     def _whole(self, view: str, query: World | None = None) -> dict[str, Any]:
-        """Asked until everything has been read."""
+        """Ask until everything has been read."""
         while True:
             answer = self.source.answer(view, {k: str(v) for k, v in (query or {}).items()})
             if answer.get("complete", 1.0) >= 1:
                 return dict(answer)
 
     def _keep(self, answers: dict[str, Any]) -> bool:
-        """All of them, if there is room: worlds may use half of it, so that some is left for clients."""
+        """Keep all of them, if there is room: worlds may use half of it, so that some is left for clients."""
         size = len(json.dumps(answers))
         if size > self.room - self.half:
             return False
@@ -126,7 +130,7 @@ class _Answers:
 
 
 def _key(view: str, query: World | None = None) -> str:
-    """As `frozen` in static/api.js writes it."""
+    """Name an answer as `frozen` in static/api.js does."""
     given = sorted((k, str(v)) for k, v in (query or {}).items())
     return view + json.dumps(given, separators=(",", ":"), ensure_ascii=False)
 
@@ -168,7 +172,7 @@ def _page(title: str, data: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table(name: str, overview: Mapping[str, Any]) -> str:
-    """The result table for readers without scripts."""
+    """Write the result table for readers without scripts."""
     columns = [
         ["method", *overview["methods"]],
         *([title, *(cell["text"] for cell in cells)] for title, cells in overview["table"].items()),
@@ -181,3 +185,31 @@ def _table(name: str, overview: Mapping[str, Any]) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def bundle(folder: Path, entry: str) -> str:
+    """Join the module `entry` and all that it imports into one script, for a file that has to stand alone.
+
+    Each module becomes a function that returns what it exports; what it imports are constants in it. Modules
+    come in an order in which everything is there when it is used.
+    """
+    done: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        text = (folder / f"{name}.js").read_text("utf-8")
+        for _, needed in _IMPORT.findall(text):
+            add(needed)
+        exported = ", ".join(name for _, name in _EXPORT.findall(text))
+        text = _IMPORT.sub(lambda m: f"const {{{m[1]}}} = ${m[2]};", text)
+        text = _EXPORT.sub(r"\1 \2", text)
+        if (other := _OTHER.search(text)) is not None:
+            raise ValueError(
+                f"{name}.js has {other[0]!r}, which cannot be bundled; expected "
+                '`import { a, b } from "./module.js";` or `export const|function|class a`'
+            )
+        done[name] = f"const ${name} = (() => {{\n{text}\nreturn {{ {exported} }};\n}})();\n"
+
+    add(entry)
+    return '"use strict";\n' + "\n".join(done.values())

@@ -9,33 +9,33 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.dashboard.reading import Evaluations, Exchanges, within
+from coterie.dashboard.incremental import Evaluations, Exchanges, deadline
 from coterie.runs import Run
 from coterie.runs.history import History
-from coterie.runs.tracks import Track, assembled
+from coterie.runs.tracks import Ints, Track, assembled
 
-__all__ = ["PATIENCE", "Opened", "number", "plain"]
+__all__ = ["PATIENCE", "OpenRun", "evenly", "number", "plain"]
 
 PATIENCE = 0.5
 """Seconds that one answer may spend on reading; the page asks again for the rest."""
 
 
-class Opened:
-    """What the views work on."""
+class OpenRun:
+    """A run and what has been read of it: what the views of a run work on."""
 
     def __init__(self, path: Path) -> None:
         self.run = Run(path)
         self.evaluations = Evaluations(path)
         self.exchanges = Exchanges(path)
-        self.kept: dict[Any, Any] = {}
-        """What views computed and may use again."""
+        self.cache: dict[Any, Any] = {}
+        """Results of views that may be used again."""
         self._tracks: tuple[Any, int, list[Track]] = (None, 0, [])
 
     def tracks(self, patience: float = PATIENCE) -> list[Track]:
-        """How each world went, by the evaluations read so far; none before the first."""
+        """Assemble the evaluations of each world that can be read in `patience` seconds."""
         if not (self.run.path / "worlds.json").exists():
             return []
-        self.evaluations.read(within(patience))
+        self.evaluations.read(deadline(patience))
         run, rows = self.run, self.evaluations.rows
         known = sum(map(len, rows.values()))
         if rows is not self._tracks[0] or known != self._tracks[1]:
@@ -44,7 +44,7 @@ class Opened:
         return self._tracks[2]
 
     def world(self, query: Mapping[str, str]) -> Track:
-        """The world of the method and the seed that a page asks for."""
+        """Find the world of the method and the seed that a page asks for."""
         method, seed = query.get("method", ""), query.get("seed", "")
         for track in self.tracks(patience=0):
             if track.name == method and str(track.seed) == seed:
@@ -52,21 +52,21 @@ class Opened:
         raise RunError(f"{self.run.path} has no evaluation of {method!r} with seed {seed!r} yet")
 
     def history(self, world: Track, patience: float = PATIENCE) -> tuple[History, float]:
-        """What its clients heard, as far as it has been read, and which share of the whole that is."""
-        return self.exchanges.read(world.world, len(world.group), within(patience))
+        """Read on what the clients of a world heard: the history so far, and its share of the whole."""
+        return self.exchanges.read(world.world, len(world.group), deadline(patience))
 
     @property
     def large(self) -> bool:
-        """Whether its exchanges are more than can be read in a moment."""
+        """Tell whether the exchanges are more than can be read in a moment."""
         return self.exchanges.large
 
     def latest(self, world: Track) -> History:
-        """What its clients heard last."""
+        """Read only what the clients of a world heard last."""
         return self.exchanges.latest(world.world, len(world.group))
 
 
 def number(query: Mapping[str, str], name: str, low: float = 0, high: float = np.inf) -> float | None:
-    """A number that a page sent; None if it sent none."""
+    """Parse a number that a page sent, at least `low` and below `high`; None if it sent none."""
     if not (text := query.get(name, "")):
         return None
     try:
@@ -78,8 +78,13 @@ def number(query: Mapping[str, str], name: str, low: float = 0, high: float = np
     return value
 
 
+def evenly(count: int, most: int) -> Ints:
+    """Choose at most `most` of the numbers 0 to count - 1, evenly, the first and the last among them."""
+    return np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)
+
+
 def plain(values: Any, digits: int = 5) -> Any:
-    """Arrays as lists with the digits that a screen can show, NaN as None."""
+    """Turn arrays into lists with the digits that a screen can show, NaN into None."""
     if isinstance(values, dict):
         return {k: plain(v, digits) for k, v in values.items()}
     if isinstance(values, list | tuple):

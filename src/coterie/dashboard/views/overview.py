@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.dashboard.opened import PATIENCE, Opened, plain
-from coterie.dashboard.reading import within
+from coterie.dashboard.incremental import deadline
+from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, plain
+from coterie.runs import Run
 from coterie.runs.files import read_json
 from coterie.runs.graph import graph_auc
 from coterie.runs.plots.looks import looks
@@ -22,18 +23,18 @@ __all__ = ["curves", "overview", "status"]
 
 _SCORES = ("personal", "global", "loss")
 _POINTS = 400
-"""More evaluations than this are thinned out: a curve is no wider on any screen."""
+"""Most points of a curve: it is no wider on any screen."""
 _QUIET = 60.0
 """Seconds without a sign of life after which a page says so, if evaluations come more often than that."""
 
 
-def status(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
-    """How far the run is, and how well each method does; quick, since a list asks it of every run."""
-    return _status(opened, _summary(opened, opened.tracks(patience=0)))
+def status(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
+    """Tell how far the run is and how well each method does; quick, since a list asks it of every run."""
+    return _status(folder, _summary(folder, folder.tracks(patience=0)))
 
 
-def _status(opened: Opened, summary: Mapping[str, Any]) -> dict[str, Any]:
-    run = opened.run
+def _status(folder: OpenRun, summary: Mapping[str, Any]) -> dict[str, Any]:
+    run = folder.run
     now = run.status
     t, total, seconds = now["t"], now["iterations"], now.get("seconds", 0.0)
     going = now["state"] == "running"
@@ -44,7 +45,7 @@ def _status(opened: Opened, summary: Mapping[str, Any]) -> dict[str, Any]:
         "iterations": total,
         "seconds": seconds,
         "left": plain(seconds * (total - t) / t) if going and t else None,
-        "quiet": plain(_quiet(opened, now)) if going else None,
+        "quiet": plain(_quiet(run, now)) if going else None,
         "date": run.environment.get("date"),
         "clients": run.config["data"]["clients"],
         "seeds": len(run.config["seeds"]),
@@ -52,17 +53,17 @@ def _status(opened: Opened, summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def overview(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
-    """Everything about a run but its curves."""
-    run = opened.run
-    tracks = opened.tracks(patience=0.5 * PATIENCE)
+def overview(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
+    """Give everything about a run but its curves."""
+    run = folder.run
+    tracks = folder.tracks(patience=0.5 * PATIENCE)
     # Who found whom in a large run takes a while: the first answer comes without it.
-    unhurried = opened.kept.get("overview") is not None or not opened.large
-    opened.kept["overview"] = True
-    summary = _summary(opened, tracks, graphs=unhurried)
+    unhurried = folder.cache.get("overview") is not None or not folder.large
+    folder.cache["overview"] = True
+    summary = _summary(folder, tracks, graphs=unhurried)
     closing, length = closing_phase(tracks, run.config)
     return {
-        **_status(opened, summary),
+        **_status(folder, summary),
         "complete": float(unhurried),
         "path": str(run.path),
         "way_on": run.way_on,
@@ -81,11 +82,11 @@ def overview(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def curves(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
-    """Mean over clients and seeds of each method over time, and the standard deviation over seeds."""
-    methods = by_name(opened.tracks())
+def curves(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
+    """Average each method over clients and seeds, over time, with the standard deviation over seeds."""
+    methods = by_name(folder.tracks())
     return {
-        "complete": opened.evaluations.share,
+        "complete": folder.evaluations.share,
         "methods": {
             name: {
                 **{score: _band(*curve(worlds, score)) for score in _SCORES},
@@ -104,11 +105,11 @@ def _rows(methods: Mapping[str, Sequence[Track]]) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(opened: Opened, tracks: Sequence[Track], graphs: bool = False) -> dict[str, Any]:
-    """By what has been read; of a run that is done, as far as it was written down, as it was written."""
-    summary = opened.run.summarized(tracks, {})
+def _summary(folder: OpenRun, tracks: Sequence[Track], graphs: bool = False) -> dict[str, Any]:
+    """Summarize what has been read; of a run that is done, what was written at its end holds."""
+    summary = folder.run.summarized(tracks, {})
     methods = summary["methods"]
-    file = opened.run.path / "summary.json"
+    file = folder.run.path / "summary.json"
     if summary["state"] == "done" and file.exists():
         written = read_json(file)
         if not (isinstance(written, dict) and isinstance(written.get("methods"), dict)):
@@ -120,33 +121,33 @@ def _summary(opened: Opened, tracks: Sequence[Track], graphs: bool = False) -> d
         )
     if graphs and summary["groups"] > 1:
         for name, worlds in by_name(tracks).items():
-            methods[name]["graph_auc"] = _found_groups(opened, worlds)
+            methods[name]["graph_auc"] = _found_groups(folder, worlds)
     return summary
 
 
-def _found_groups(opened: Opened, worlds: Sequence[Track]) -> float | None:
-    """Mean over seeds of the graph AUC; of a run too large to be read at once, by its latest exchanges."""
-    enough = within(0.1)
+def _found_groups(folder: OpenRun, worlds: Sequence[Track]) -> float | None:
+    """Average the graph AUC over seeds; of a run too large to be read at once, by its latest exchanges."""
+    enough = deadline(0.1)
     found: list[float | None] = []
     for w in worlds:
-        if found and opened.large and enough():
+        if found and folder.large and enough():
             break
-        history = opened.latest(w) if opened.large else opened.history(w, patience=0.1)[0]
+        history = folder.latest(w) if folder.large else folder.history(w, patience=0.1)[0]
         found.append(graph_auc(history.graph(), w.group))
     known = [auc for auc in found if auc is not None]
     return float(np.mean(known)) if known else None
 
 
-def _quiet(opened: Opened, now: Mapping[str, Any]) -> float | None:
-    """Seconds since the last sign of life, if a killed process is a likely reason."""
-    file = opened.run.path / "status.json"
-    since = time.time() - (file if file.exists() else opened.run.path).stat().st_mtime
-    evaluations = max(1.0, now["t"] / opened.run.config["evaluate"]["every"])
+def _quiet(run: Run, now: Mapping[str, Any]) -> float | None:
+    """Give the seconds since the last sign of life, if a killed process is a likely reason."""
+    file = run.path / "status.json"
+    since = time.time() - (file if file.exists() else run.path).stat().st_mtime
+    evaluations = max(1.0, now["t"] / run.config["evaluate"]["every"])
     return since if since > max(_QUIET, 5 * now.get("seconds", 0.0) / evaluations) else None
 
 
 def _band(t: Floats, means: Floats) -> dict[str, Any]:
-    some = np.unique(np.linspace(0, len(t) - 1, min(len(t), _POINTS)).round().astype(int))
+    some = evenly(len(t), _POINTS)
     std = means.std(axis=0, ddof=1) if len(means) > 1 else np.full(len(t), np.nan)
     return {
         "t": t[some].astype(int).tolist(),

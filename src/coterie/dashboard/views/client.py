@@ -8,34 +8,36 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.dashboard.opened import PATIENCE, Opened, number, plain
+from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, number, plain
 from coterie.runs.history import History
 from coterie.runs.plots.looks import hue
-from coterie.runs.tracks import Track
+from coterie.runs.tracks import Ints, Track
 
-__all__ = ["person"]
+__all__ = ["client"]
 
 _LINES = 6
-"""Neighbours whose weights are drawn over time."""
+"""Most neighbours whose weights are drawn over time."""
 _EVENTS = 200
+"""Most exchanges that are listed."""
 _POINTS = 300
+"""Most points of a line."""
 
 
-def person(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
-    """Its data, its neighbours at t, their weights over time, its confidence, what it heard, its accuracy."""
-    opened.tracks(0.4 * PATIENCE)
-    world = opened.world(query)
+def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
+    """Give its data, its neighbours at t and their weights over time, confidence, events and accuracy."""
+    folder.tracks(0.4 * PATIENCE)
+    world = folder.world(query)
     m = len(world.group)
     client = int(number(query, "client") or 0)
     if client >= m:
         raise RunError(f"there is no client {client}; there are 0 to {m - 1}")
-    history, complete = opened.history(world, 0.4 * PATIENCE)
+    history, complete = folder.history(world, 0.4 * PATIENCE)
     t = number(query, "t")
     neighbours = _neighbours(world, history, client, t)
     return {
         "client": client,
         "hue": None if world.alone else hue(world.label),
-        "complete": min(complete, opened.evaluations.share),
+        "complete": min(complete, folder.evaluations.share),
         "group": int(world.group[client]),
         "groups": len(np.unique(world.group)),
         "train": int(world.train[client]),
@@ -51,7 +53,7 @@ def person(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _neighbours(world: Track, history: History, client: int, t: float | None) -> list[dict[str, Any]]:
-    """All it has heard by t, those it listens to most first."""
+    """List all that the client has heard by t, those it listens to most first."""
     known = history.until(t)
     mine = np.flatnonzero(known.client == client)
     last = dict(zip(known.neighbour[mine].tolist(), mine.tolist(), strict=True))
@@ -85,7 +87,7 @@ def _confidence(history: History, client: int) -> dict[str, Any]:
 
 
 def _events(history: History, client: int, t: float | None) -> list[dict[str, Any]]:
-    """What it heard when, the latest first."""
+    """List what the client heard when, the latest first."""
     moments, pairs = history.moments, history.pairs
     ends = np.cumsum(moments.size)
     mine = np.flatnonzero((moments.client == client) & (moments.t <= (np.inf if t is None else t)))
@@ -106,7 +108,7 @@ def _events(history: History, client: int, t: float | None) -> list[dict[str, An
 
 
 def _accuracy(world: Track, client: int) -> dict[str, Any]:
-    """Personal accuracy over time, its own and that of the same client alone."""
+    """Give the accuracy over time, of the client and of the same client alone."""
     twin = world.twin if not world.alone else None
     some = _thin(np.arange(len(world.t)))
     found = {
@@ -125,8 +127,5 @@ def _accuracy(world: Track, client: int) -> dict[str, Any]:
     return found
 
 
-def _thin(positions: Any) -> Any:
-    """At most so many of them as a line has points on a screen, the first and the last among them."""
-    if len(positions) <= _POINTS:
-        return positions
-    return positions[np.linspace(0, len(positions) - 1, _POINTS).round().astype(int)]
+def _thin(positions: Ints) -> Ints:
+    return positions[evenly(len(positions), _POINTS)]

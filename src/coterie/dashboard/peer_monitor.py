@@ -1,4 +1,4 @@
-"""One live peer, looked at again and again: what it says of itself, and what happened between two looks.
+"""One live peer, asked again and again: its status, and what happened between two answers.
 
 A peer's state folder has its journal, which says everything. Of a peer of which only the status address is
 known, what happened is the difference between two of its statuses.
@@ -16,12 +16,12 @@ from coterie.core.errors import CoterieError
 from coterie.peer import watch
 from coterie.peer.errors import Unreachable
 
-__all__ = ["MOST", "Event", "Status", "Tail", "Watched", "asked", "happened"]
+__all__ = ["MOST", "Event", "JournalTail", "PeerMonitor", "Status", "diff_statuses", "fetch_status"]
 
 MOST = 200
-"""Events of a peer that are kept."""
+"""Most events of a peer that are kept."""
 _LAST = 1 << 18
-"""Bytes of a journal that tell enough of the time before the first look."""
+"""Bytes at the end of a journal that tell enough of the time before the first look."""
 
 Status = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ class Event(NamedTuple):
     """Something that a peer did or that befell it."""
 
     at: float | None
-    """The clock of this process; None: before the first look."""
+    """Seconds on the clock of this process; None: before the first look."""
     kind: str
     """As in the journal: start, wake, adopt, told, missed, refused, left."""
     t: int | None = None
@@ -40,58 +40,58 @@ class Event(NamedTuple):
     text: str = ""
 
 
-def asked(where: str | Path) -> dict[str, Any]:
-    """What the peer at a status address, or with this state folder, says of itself."""
+def fetch_status(where: str | Path) -> dict[str, Any]:
+    """Ask the peer at a status address, or with this state folder, for its status."""
     if isinstance(where, Path) and not where.is_dir():
         raise Unreachable(f"it has not been started yet: there is no folder {where}")
     return watch.status(str(where))
 
 
-class Watched:
-    """A peer and its last known status; only `take` changes it."""
+class PeerMonitor:
+    """A peer, its last known status and its latest events; only `take` changes them."""
 
     def __init__(self, where: str | Path) -> None:
         self.where = where
         self.status: Status | None = None
         self.heard: float | None = None
-        """When it last answered."""
+        """Time of the last answer, on the clock of this process."""
         self.problem: str | None = None
-        """Why it does not answer now."""
+        """Reason why the peer does not answer now."""
         self.events: deque[Event] = deque(maxlen=MOST)
-        self._tail = Tail(where / "journal.jsonl") if isinstance(where, Path) else None
+        self._tail = JournalTail(where / "journal.jsonl") if isinstance(where, Path) else None
 
     @property
     def name(self) -> str:
-        """Its id, once it is known."""
+        """Id of the peer, once it is known."""
         return str(self.status["peer"] if self.status else self.where)
 
     @property
     def left(self) -> bool:
-        """Whether it said goodbye."""
+        """Tell whether the peer said goodbye."""
         return bool(self.events) and self.events[-1].kind == "left"
 
     def take(self, found: Status | CoterieError, now: float) -> None:
-        """An answer, or why there is none."""
+        """Take in an answer, or the reason why there is none."""
         first = self.heard is None and not self.events
         if isinstance(found, CoterieError):
             self.problem = str(found)
         else:
             if self._tail is None and self.status is not None:
-                self.events.extend(happened(self.status, found, now))
+                self.events.extend(diff_statuses(self.status, found, now))
             self.status, self.heard, self.problem = found, now, None
         if self._tail is not None:
-            self.events.extend(_told(row, None if first else now) for row in self._tail.read())
+            self.events.extend(_event(row, None if first else now) for row in self._tail.read())
 
 
-class Tail:
-    """The lines that were added to a journal since the last look, but for those that are of no interest."""
+class JournalTail:
+    """The lines of interest that were added to a journal since the last look."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._at = -1
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The first time the last ones; a line that is still being written waits for the next look."""
+        """Read the new lines, at first the last ones; a line still being written waits for the next look."""
         try:
             with open(self.path, "rb") as file:
                 size = file.seek(0, 2)
@@ -116,7 +116,7 @@ class Tail:
 _KINDS = ("start", "wake", "adopt", "told", "missed", "refused", "left")
 
 
-def _told(row: Mapping[str, Any], at: float | None) -> Event:
+def _event(row: Mapping[str, Any], at: float | None) -> Event:
     weight = row.get("info", {}).get("weight")
     peers = [peer for peer, *_ in row["heard"]] if "heard" in row else row.get("peers") or [row.get("peer")]
     own = row["kind"] in ("start", "left")
@@ -131,16 +131,16 @@ def _told(row: Mapping[str, Any], at: float | None) -> Event:
     )
 
 
-def happened(before: Status, after: Status, at: float) -> Iterator[Event]:
-    """What must have happened between two statuses of a peer."""
+def diff_statuses(before: Status, after: Status, at: float) -> Iterator[Event]:
+    """Tell what must have happened between two statuses of a peer."""
     t = after["t"]
     if before["version"][0] != after["version"][0]:
         yield Event(at, "start", t)
         return
     former = {m["id"]: m for m in before["members"]}
-    more = [(m, _more(former.get(m["id"]), m)) for m in after["members"]]
+    more = [(m, _new_outcomes(former.get(m["id"]), m)) for m in after["members"]]
     pulled = [m for m, new in more if "pulled" in new]
-    taken = [m for m, new in more if "pulled" not in new and _weighed_anew(former.get(m["id"]), m)]
+    taken = [m for m, new in more if "pulled" not in new and _weight_changed(former.get(m["id"]), m)]
     if after["exchanges"] > before["exchanges"] and pulled:
         yield _of("wake", pulled, at, t)
     for m in taken:
@@ -160,11 +160,11 @@ def _of(kind: str, members: list[Mapping[str, Any]], at: float, t: int) -> Event
     return Event(at, kind, t, tuple(m["id"] for m in members), tuple(m["weight"] for m in members))
 
 
-def _more(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> set[str]:
-    """Which calls there were meanwhile, by their outcomes."""
+def _new_outcomes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> set[str]:
+    """Name the outcomes of calls that there were meanwhile."""
     earlier = before["outcomes"] if before else {}
     return {what for what, times in after["outcomes"].items() if times > earlier.get(what, 0)}
 
 
-def _weighed_anew(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
+def _weight_changed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> bool:
     return after["weight"] is not None and after["weight"] != (before["weight"] if before else None)

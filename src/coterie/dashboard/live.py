@@ -17,14 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.errors import CoterieError, UnknownNameError
-from coterie.dashboard.network import picture
-from coterie.dashboard.opened import plain
-from coterie.dashboard.watched import MOST, Status, Watched, asked
+from coterie.core.addresses import is_loopback
+from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
+from coterie.dashboard.open_run import plain
+from coterie.dashboard.peer_monitor import MOST, PeerMonitor, Status, fetch_status
+from coterie.dashboard.views.graph import cells
 from coterie.peer.errors import PeerError, Unreachable
+from coterie.runs.files import DAMAGE
 from coterie.runs.graph import Graph
 
-__all__ = ["SwarmSource"]
+__all__ = ["SwarmSource", "peer_location"]
 
 _EVERY = 0.5
 """Seconds between two looks."""
@@ -42,11 +44,11 @@ class SwarmSource:
 
     def __init__(self, peers: Sequence[str | Path], run: str | None = None) -> None:
         """`peers`: status addresses or state folders; `run`: what the page calls the run folder of it all."""
-        self.peers = [Watched(where) for where in peers]
+        self.peers = [PeerMonitor(where) for where in peers]
         self.run = run
         self._lock = threading.Lock()
         self._looked, self._closed = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="looking at peers", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="asking peers", daemon=True)
         self._thread.start()
 
     def stamp(self) -> str:
@@ -61,11 +63,11 @@ class SwarmSource:
         with self._lock:
             try:
                 return plain(_VIEWS[view](self, query))
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            except DAMAGE as error:
                 raise PeerError(f"a peer says what this version does not understand ({error!r})") from None
 
     def close(self) -> None:
-        """Look no more."""
+        """Ask the peers no more."""
         self._closed.set()
         self._thread.join()
 
@@ -75,7 +77,7 @@ class SwarmSource:
         with ThreadPoolExecutor(max_workers=min(32, len(self.peers))) as pool:
             while not self._closed.is_set():
                 for k in set(range(len(self.peers))) - under_way.keys():
-                    under_way[k] = time.monotonic(), pool.submit(asked, self.peers[k].where)
+                    under_way[k] = time.monotonic(), pool.submit(fetch_status, self.peers[k].where)
                 wait([future for _, future in under_way.values()], _PATIENCE)
                 with self._lock:
                     self._take(under_way)
@@ -100,7 +102,7 @@ def _outcome(future: Future[dict[str, Any]]) -> dict[str, Any] | CoterieError:
 
 
 def _known(source: SwarmSource) -> dict[str, Status]:
-    """What each peer said last."""
+    """Give the last status of each peer that has answered; raise Unreachable if none has."""
     known = {peer.name: peer.status for peer in source.peers if peer.status is not None}
     if not known:
         number = len(source.peers)
@@ -111,7 +113,7 @@ def _known(source: SwarmSource) -> dict[str, Status]:
 
 
 def _status(source: SwarmSource, _query: Mapping[str, str]) -> dict[str, Any]:
-    """How far it is and what is wrong with it, in the words of a run."""
+    """Tell how far the swarm is and what is wrong with it, in the words of a run."""
     known, now = _known(source), time.monotonic()
     there = [peer.status for peer in source.peers if peer.status is not None and peer.problem is None]
     said = there or list(known.values())
@@ -152,7 +154,7 @@ def _accuracy(said: Sequence[Status], method: str) -> float | None:
 
 
 def _members(source: SwarmSource, _query: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Everybody, with the state that holds and, where they differ, what the others think."""
+    """List all members, with the state that holds and, where they differ, what the others think."""
     known, now = _known(source), time.monotonic()
     watched = {peer.name: peer for peer in source.peers}
     rows = []
@@ -182,8 +184,8 @@ def _members(source: SwarmSource, _query: Mapping[str, str]) -> list[dict[str, A
     return rows
 
 
-def _judged(views: Mapping[str, int], own: Watched | None) -> str:
-    """What most think of one that cannot be asked itself; of two opinions the worse."""
+def _judged(views: Mapping[str, int], own: PeerMonitor | None) -> str:
+    """Judge a member that cannot be asked itself as most do; of two opinions the worse."""
     if own is not None and own.left:
         return "left"
     most = max(views.values(), default=0)
@@ -191,7 +193,7 @@ def _judged(views: Mapping[str, int], own: Watched | None) -> str:
 
 
 def _weights(source: SwarmSource, _query: Mapping[str, str]) -> dict[str, Any]:
-    """Who listens to whom as far as it can be asked, as the cells of a heat map."""
+    """Collect who listens to whom, as far as peers can be asked, as the cells of a heat map."""
     known = _known(source)
     names = _names(known)
     at = {name: i for i, name in enumerate(names)}
@@ -203,11 +205,11 @@ def _weights(source: SwarmSource, _query: Mapping[str, str]) -> dict[str, Any]:
                 graph.met[at[name], at[m["id"]]] = True
     met = graph.weight[graph.met]
     top = float(met.max()) if len(met) else 0.0
-    return {"names": names, "met": len(met), **picture(graph, np.arange(len(names)), top or 1.0)}
+    return {"names": names, "met": len(met), **cells(graph, np.arange(len(names)), top or 1.0)}
 
 
 def _peer(source: SwarmSource, query: Mapping[str, str]) -> dict[str, Any]:
-    """One peer that is asked here, and how it sees the others."""
+    """Show how one peer that is asked here sees the others."""
     known = _known(source)
     order = {other: k for k, other in enumerate(_names(known))}
     told = sorted(known, key=order.__getitem__)
@@ -235,7 +237,7 @@ def _peer(source: SwarmSource, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _exchanges(source: SwarmSource, _query: Mapping[str, str]) -> list[dict[str, Any]]:
-    """What happened, the latest first; what was before the first look has no time."""
+    """List what happened, the latest first; what was before the first look has no time."""
     now = time.monotonic()
     # Its own events are in order; those of several peers at one look are merged by their iterations.
     all_ = [
@@ -247,19 +249,14 @@ def _exchanges(source: SwarmSource, _query: Mapping[str, str]) -> list[dict[str,
         {
             "seconds": None if event.at is None else now - event.at,
             "peer": name,
-            "kind": event.kind,
-            "t": event.t,
-            "peers": event.peers,
-            "weight": event.weight,
-            "reason": event.reason,
-            "text": event.text,
+            **{field: value for field, value in event._asdict().items() if field != "at"},
         }
         for *_, name, event in sorted(all_, key=lambda one: one[:3], reverse=True)[:MOST]
     ]
 
 
 def _refusals(source: SwarmSource, _query: Mapping[str, str]) -> list[dict[str, Any]]:
-    """How often for each reason, with whom, and what was said the last time, as far as that was seen."""
+    """Count refusals by reason: with whom, and what was said the last time, as far as that was seen."""
     now = time.monotonic()
     counts: Counter[str] = Counter()
     with_whom: dict[str, Counter[str]] = {}
@@ -288,7 +285,7 @@ def _refusals(source: SwarmSource, _query: Mapping[str, str]) -> list[dict[str, 
 
 
 def _names(known: Mapping[str, Status]) -> list[str]:
-    """All of whom anybody speaks, p2 before p10."""
+    """Name everybody of whom a peer speaks, p2 before p10."""
     every = {*known, *(m["id"] for said in known.values() for m in said["members"])}
     return sorted(every, key=_natural)
 
@@ -305,3 +302,16 @@ _VIEWS: dict[str, Callable[[SwarmSource, Mapping[str, str]], Any]] = {
     "exchanges": _exchanges,
     "refusals": _refusals,
 }
+
+
+def peer_location(peer: str) -> str | Path:
+    """Parse where a peer shows its status: HOST:PORT of this machine, or its state folder."""
+    if peer and Path(peer).is_dir():
+        return Path(peer)
+    port = peer.rpartition(":")[2]
+    if is_loopback(peer) and port.isdecimal() and 0 < int(port) < 65536:
+        return peer
+    raise ConfigError(
+        f"--peer {peer!r} is neither a folder nor an address of this machine; expected 127.0.0.1:PORT as in "
+        "the peer's log under `status`, or its state folder (from another machine, use ssh)"
+    )

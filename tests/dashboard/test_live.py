@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import ConfigError, CoterieError
-from coterie.dashboard.swarm_shelf import SwarmShelf, located
-from coterie.dashboard.swarm_source import SwarmSource
-from coterie.dashboard.watched import Event, Tail, Watched, asked, happened
+from coterie.dashboard.live import SwarmSource, peer_location
+from coterie.dashboard.peer_monitor import Event, JournalTail, PeerMonitor, diff_statuses, fetch_status
+from coterie.dashboard.sources import SourceIndex
 from coterie.peer.errors import Unreachable
 from tests.dashboard.impostor import impostor, page, said
 from tests.waiting import until
@@ -35,21 +35,21 @@ def test_what_happened_is_the_difference_between_two_statuses() -> None:
         ],
         version=[1, 9],
     )
-    assert list(happened(before, after, 2.0)) == [
+    assert list(diff_statuses(before, after, 2.0)) == [
         Event(2.0, "wake", 7, ("p1",), (0.7,)),
         Event(2.0, "adopt", 7, ("p2",), (0.2,)),
         Event(2.0, "told", 7, ("p1",)),
         Event(2.0, "missed", 7, ("p3",), text="timed out"),
         Event(2.0, "refused", 7, ("p4",), reason="stale"),
     ]
-    assert list(happened(after, after, 3.0)) == []
+    assert list(diff_statuses(after, after, 3.0)) == []
     again = {**after, "version": [2, 0]}
-    assert list(happened(after, again, 3.0)) == [Event(3.0, "start", 7)], "another life counts from zero"
+    assert list(diff_statuses(after, again, 3.0)) == [Event(3.0, "start", 7)], "another life counts from zero"
 
 
 def test_a_journal_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
-    tail = Tail(file)
+    tail = JournalTail(file)
     assert list(tail.read()) == []
     file.write_text('{"kind": "start"}\n{"kind": "local", "t": [1, 2]}\nnonsense\n[]\n{"kind": "le')
     assert [row["kind"] for row in tail.read()] == ["start"]
@@ -62,10 +62,10 @@ def test_a_journal_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_of_a_long_journal_the_end_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coterie.dashboard.watched._LAST", 60)
+    monkeypatch.setattr("coterie.dashboard.peer_monitor._LAST", 60)
     rows = [json.dumps({"kind": "told", "t": t}) for t in range(100)]
     (tmp_path / "journal.jsonl").write_text("\n".join(rows) + "\n")
-    assert [row["t"] for row in Tail(tmp_path / "journal.jsonl").read()] == [98, 99]
+    assert [row["t"] for row in JournalTail(tmp_path / "journal.jsonl").read()] == [98, 99]
 
 
 def test_a_state_folder_tells_what_was_said(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_state_folder_tells_what_was_said(tmp_path: Path) -> None:
         {"kind": "refused", "peer": "p1", "reason": "stale", "text": "too old", "times": 1},
     ]
     (tmp_path / "journal.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    peer = Watched(tmp_path)
+    peer = PeerMonitor(tmp_path)
     peer.take(Unreachable("not there"), 1.0)
     assert list(peer.events) == [
         Event(None, "wake", 4, ("p1", "p2"), (1, None)),
@@ -110,17 +110,17 @@ def test_a_state_folder_tells_what_was_said(tmp_path: Path) -> None:
 )
 def test_what_is_no_peer_gives_a_sentence(answer: bytes, sentence: str) -> None:
     with impostor(lambda _: answer) as where, pytest.raises(Unreachable, match=sentence):
-        asked(where)
+        fetch_status(where)
 
 
 @pytest.mark.usefixtures("outside")
 def test_a_peer_that_does_not_run_gives_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="has not been started yet: there is no folder"):
-        asked(tmp_path / "state")
+        fetch_status(tmp_path / "state")
     with pytest.raises(Unreachable, match=r"it has no status\.address"):
-        asked(tmp_path)
+        fetch_status(tmp_path)
     with pytest.raises(Unreachable, match="Connection refused; is it running"):
-        asked("127.0.0.1:1")
+        fetch_status("127.0.0.1:1")
 
 
 @pytest.mark.parametrize("peer", ["10.0.0.1:80", "example.org:80", "nowhere", "127.0.0.1", "127.0.0.1:x", ""])
@@ -129,13 +129,13 @@ def test_only_peers_of_this_machine_are_asked(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"expected 127\.0\.0\.1:PORT as in the peer's log"):
-        located(peer)
+        peer_location(peer)
 
 
 def test_addresses_and_folders_are_told_apart(tmp_path: Path) -> None:
-    assert located("127.0.0.1:80") == "127.0.0.1:80"
-    assert located("[::1]:80") == "[::1]:80"
-    assert located(str(tmp_path)) == tmp_path
+    assert peer_location("127.0.0.1:80") == "127.0.0.1:80"
+    assert peer_location("[::1]:80") == "[::1]:80"
+    assert peer_location(str(tmp_path)) == tmp_path
 
 
 @pytest.mark.usefixtures("outside")
@@ -165,10 +165,10 @@ def test_others_are_what_most_think_of_them() -> None:
 @pytest.mark.usefixtures("outside")
 def test_a_status_that_makes_no_sense_gives_a_sentence(tmp_path: Path) -> None:
     answer = page(said(members=[{"id": 7}]))
-    with impostor(lambda _: answer) as where, closing(SwarmShelf([where], tmp_path)) as shelf:
+    with impostor(lambda _: answer) as where, closing(SwarmSource([where])) as swarm:
         with pytest.raises(CoterieError, match="what this version does not understand"):
-            shelf.swarm.answer("members", {})
-        (brief,) = shelf.listing()["runs"]
+            swarm.answer("members", {})
+        (brief,) = SourceIndex(tmp_path, swarm).listing()["runs"]
         assert brief["id"] == "live swarm"
         with pytest.raises(CoterieError, match="unknown view 'frame'; known: exchanges, members"):
-            shelf.swarm.answer("frame", {})
+            swarm.answer("frame", {})

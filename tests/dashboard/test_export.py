@@ -11,10 +11,9 @@ import pytest
 
 from coterie import Run
 from coterie.core.errors import RunError
-from coterie.dashboard import report as module
+from coterie.dashboard import export
 from coterie.dashboard.app import STATIC
-from coterie.dashboard.bundle import bundle
-from coterie.dashboard.report import report
+from coterie.dashboard.export import bundle, report
 from coterie.runs.plots.paper import FORMATS, images
 from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS
 
@@ -30,20 +29,20 @@ def test_it_holds_every_method_seed_and_client(small: Run) -> None:
     (data,) = answers(report([small.path]))
     for seed in (0, 1):
         for client in range(8):
-            person = data["answers"][f'person[["client","{client}"],["method","KD-PDFL"],["seed","{seed}"]]']
-            assert person["client"] == client
-    network = data["answers"]["network[]"]
-    for t in network["times"]:
+            answer = data["answers"][f'client[["client","{client}"],["method","KD-PDFL"],["seed","{seed}"]]']
+            assert answer["client"] == client
+    graph = data["answers"]["graph[]"]
+    for t in graph["times"]:
         assert f'frame[["method","KD-PDFL"],["seed","0"],["t","{t}"]]' in data["answers"]
 
 
 def test_with_little_room_the_worst_clients_stay(small: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = len(report([small.path]))
-    monkeypatch.setattr(module, "_ROOM", 48_000)
+    monkeypatch.setattr(export, "_ROOM", 48_000)
     page = report([small.path])
     assert len(page) < whole
     (data,) = answers(page)
-    kept = [json.loads(k.removeprefix("person")) for k in data["answers"] if k.startswith("person")]
+    kept = [json.loads(k.removeprefix("client")) for k in data["answers"] if k.startswith("client[")]
     assert 0 < len(kept) < 16
     assert '"overview[]"' in page.decode()
 
@@ -59,7 +58,7 @@ def test_a_run_that_has_just_begun_has_a_report(tmp_path: Path) -> None:
 
 
 def test_too_much_for_one_file(small: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES", 1000)
+    monkeypatch.setattr(export, "MOST_BYTES", 1000)
     with pytest.raises(RunError, match="make one for fewer"):
         report([small.path])
     with pytest.raises(RunError, match="at least one run"):

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from coterie.dashboard.opened import Opened, plain
+from coterie.dashboard.open_run import OpenRun, plain
 
 __all__ = ["clients"]
 
 
-def clients(opened: Opened, query: Mapping[str, str]) -> dict[str, Any]:
-    """Columns, one entry for each client, at the last evaluation; by default of the last method."""
-    tracks = opened.tracks(patience=0)
+def clients(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
+    """Give columns with one entry for each client, at the last evaluation; by default of the last method."""
+    tracks = folder.tracks(patience=0)
     worlds = [{"method": w.name, "seed": w.seed} for w in tracks]
     if not worlds:
         return {"worlds": []}
     if query.get("method"):
-        world = opened.world(query)
+        world = folder.world(query)
     else:
         name = next((w.name for w in reversed(tracks) if not w.alone), tracks[0].name)
         world = next(w for w in tracks if w.name == name)
