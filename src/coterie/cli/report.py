@@ -29,8 +29,8 @@ def report(
     from coterie.core.errors import ConfigError
     from coterie.dashboard.export import report as page
     from coterie.runs import Run
-    from coterie.runs.files import file_names, publish, refuse_foreign
     from coterie.runs.plots.paper import images
+    from coterie.storage.files import file_names, publish, refuse_foreign
 
     folders = [found(run) for run in runs]
     if len(set(folders)) < len(folders):

@@ -21,7 +21,7 @@ import numpy as np
 from coterie.core.errors import RunError
 from coterie.dashboard.open_run import evenly
 from coterie.dashboard.sources import RunSource
-from coterie.runs.files import MARK
+from coterie.storage.files import MARK
 
 __all__ = ["MOST_BYTES", "bundle", "report"]
 

@@ -23,8 +23,8 @@ from coterie.dashboard.open_run import plain
 from coterie.dashboard.peer_monitor import MOST, PeerMonitor, Status, fetch_status
 from coterie.dashboard.views.graph import cells
 from coterie.peer.errors import PeerError, Unreachable
-from coterie.runs.files import DAMAGE
 from coterie.runs.graph import Graph
+from coterie.storage.files import DAMAGE
 
 __all__ = ["SwarmSource", "peer_location"]
 

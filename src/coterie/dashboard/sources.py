@@ -33,7 +33,7 @@ from coterie.core.errors import CoterieError, RunError, UnknownNameError
 from coterie.dashboard import parameters
 from coterie.dashboard.open_run import OpenRun
 from coterie.dashboard.views import client, clients, graph, overview
-from coterie.runs.files import DAMAGE
+from coterie.storage.files import DAMAGE
 
 __all__ = ["SWARM_PAGE", "RunSource", "Source", "SourceIndex"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.files import DAMAGE
 from coterie.runs.graph import Graph, rebuilt
 from coterie.runs.tracks import Floats, Ints
+from coterie.storage.files import DAMAGE
 
 __all__ = ["History", "Moments", "Pairs"]
 

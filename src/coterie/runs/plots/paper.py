@@ -12,13 +12,13 @@ from matplotlib.patches import Rectangle
 
 from coterie.core.errors import RunError
 from coterie.runs import Run
-from coterie.runs.files import file_names
 from coterie.runs.plots.curves import bands
 from coterie.runs.plots.gain import gains
 from coterie.runs.plots.graph import heat_map, weights
 from coterie.runs.plots.labels import stacks
 from coterie.runs.plots.style import FAINT, GREY, PAPER, image, method_colours, method_line
 from coterie.runs.tracks import Track, by_name
+from coterie.storage.files import file_names
 
 __all__ = ["FORMATS", "figures", "images"]
 

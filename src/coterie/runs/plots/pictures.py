@@ -16,13 +16,13 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
-from coterie.runs.files import file_names, publish
 from coterie.runs.plots.curves import accuracy
 from coterie.runs.plots.gain import dots, gains
 from coterie.runs.plots.graph import listening, true_groups, weights
 from coterie.runs.plots.labels import samples
 from coterie.runs.plots.style import OTHERS, SCREEN, image, method_colours, shortened
 from coterie.runs.tracks import Track, by_name, closing_phase
+from coterie.storage.files import file_names, publish
 
 if TYPE_CHECKING:
     from coterie.runs.run import Run

@@ -17,9 +17,9 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from coterie.runs.files import MARK
 from coterie.runs.plots.looks import Look, looks
 from coterie.runs.tracks import Floats, Ints, Track
+from coterie.storage.files import MARK
 
 __all__ = [
     "FAINT", "GREY", "HEAT", "INK", "METHODS", "OTHERS", "PAPER", "SCREEN", "STYLE", "Style",
