@@ -13,6 +13,7 @@ from coterie.dashboard.incremental import Evaluations, Exchanges, deadline
 from coterie.runs import Run
 from coterie.runs.history import History
 from coterie.runs.tracks import Ints, Track, assembled
+from coterie.storage.files import finite
 
 __all__ = ["PATIENCE", "OpenRun", "evenly", "number", "plain"]
 
@@ -85,12 +86,4 @@ def evenly(count: int, most: int) -> Ints:
 
 def plain(values: Any, digits: int = 5) -> Any:
     """Turn arrays into lists with the digits that a screen can show, NaN into None."""
-    if isinstance(values, dict):
-        return {k: plain(v, digits) for k, v in values.items()}
-    if isinstance(values, list | tuple):
-        return [plain(v, digits) for v in values]
-    if isinstance(values, np.ndarray):
-        return plain(values.tolist(), digits)
-    if isinstance(values, float | np.floating):
-        return float(f"{values:.{digits}g}") if np.isfinite(values) else None
-    return values.item() if isinstance(values, np.generic) else values
+    return finite(values, digits)

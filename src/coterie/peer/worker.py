@@ -22,8 +22,9 @@ from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.journal import Journal
 from coterie.peer.learner import Heard, Learner, Record, Snapshot
 from coterie.peer.transport import Letter
+from coterie.storage.files import finite
 
-__all__ = ["Mixed", "Woken", "Worker", "plain"]
+__all__ = ["Mixed", "Woken", "Worker"]
 
 T = TypeVar("T")
 
@@ -239,7 +240,7 @@ class Worker:
         told: dict[str, Any] = {}
 
         def record(after: Snapshot, info: Info) -> None:
-            told.update(plain(info))
+            told.update(finite(info))
             self.journal.commit(kind, t=after.t, event=after.version.event, info=told, **facts)
 
         began = time.thread_time()
@@ -334,14 +335,3 @@ class Worker:
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(tell)
-
-
-def plain(info: Info) -> dict[str, Any]:
-    """What a method reports, as numbers and lists; what is not finite becomes null."""
-
-    def finite(value: Any) -> Any:
-        if isinstance(value, list):
-            return [finite(v) for v in value]
-        return value if not isinstance(value, float) or math.isfinite(value) else None
-
-    return {k: finite(v.tolist()) for k, v in info.items()}

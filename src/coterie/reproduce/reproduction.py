@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 
 from coterie.core.errors import RunError, UnknownNameError
+from coterie.core.toml import flat
 from coterie.engine.preparation import prepare
 from coterie.experiment import Experiment
 from coterie.reproduce import fig3, fig4, fig5, table1
@@ -207,17 +208,10 @@ def _tables(
         f"{target}.tex": "\n".join([*(f"% {h}" for h in headers), *map(latex, sheets)]),
     }
     for kind, name in (("rows", target), ("tests", f"{target}-tests")):
-        rows = [{"dataset": d, **_flat(row)} for d, values in datasets.items() for row in values[kind]]
+        rows = [{"dataset": d, **flat(row, "_")} for d, values in datasets.items() for row in values[kind]]
         if rows:
             texts[f"{name}.csv"] = _csv(rows)
     return {name: text.encode() for name, text in texts.items()}
-
-
-def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in row.items():
-        flat |= _flat(value, f"{prefix}{key}_") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
