@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+SCRIPTS := src/coterie/dashboard/static
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 MINUTES ?= 60
 
@@ -28,6 +29,8 @@ check: .venv/installed-dev  ## Style, types, layers.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/oxlint --deny-warnings $(SCRIPTS)
+	$(BIN)/oxfmt --check '$(SCRIPTS)/*.js'
 
 bench: .venv/installed  ## Compare the engine with a plain loop over clients.
 	$(BIN)/coterie bench engine
@@ -35,6 +38,7 @@ bench: .venv/installed  ## Compare the engine with a plain loop over clients.
 format: .venv/installed-dev  ## Mend the style.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/oxfmt '$(SCRIPTS)/*.js'
 
 clean:  ## Remove the environment and what tools left behind (not runs/).
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

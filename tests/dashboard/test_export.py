@@ -76,6 +76,28 @@ def test_a_bundle_keeps_names_apart_and_in_order(tmp_path: Path) -> None:
     assert "export" not in text
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'import * as b from "./b.js";',
+        'import b from "./b.js";',
+        'import { two as deux } from "./b.js";',
+        'import "./b.js";',
+        'const b = await import("./b.js");',
+        "export default 1;",
+        "export { x };",
+        "export const { x } = y;",
+        'export { two } from "./b.js";',
+        "export let x = 1;",
+    ],
+)
+def test_a_form_that_a_bundle_does_not_know_is_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.js").write_text(f"const y = {{ x: 1 }};\n{line}\n")
+    (tmp_path / "b.js").write_text("export const two = 2;\n")
+    with pytest.raises(ValueError, match=r"a\.js has .*, which cannot be bundled; expected `import"):
+        bundle(tmp_path, "a")
+
+
 @pytest.mark.parametrize("entry", ["main", "report"])
 def test_all_of_the_page_can_be_bundled(entry: str) -> None:
     text = bundle(STATIC, entry)
