@@ -37,16 +37,16 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
             assert told is not None
             assert told["address"] in row.inner_text()
 
-            live.wait_for_selector(".swarm-event:not(:has-text('before')):has-text('listened to')")
-            shown = live.locator(".swarm-event:has-text('listened to')").first.inner_text().splitlines()
+            live.wait_for_selector(".swarm-event:not(:has-text('before')):has-text('mixed with')")
+            shown = live.locator(".swarm-event:has-text('mixed with')").first.inner_text().splitlines()
             who, whom, t = shown[1], re.findall(r"(p\d) \((\S+)\)", shown[-1]), shown[-1].split()[-1]
-            (wake,) = [
+            (mixed,) = [
                 row
                 for row in journal.read(tmp_path / who / "state" / "journal.jsonl")
-                if row["kind"] == "wake" and str(row["t"]) == t
+                if row["kind"] in ("mix", "wake") and str(row["t"]) == t
             ]
-            assert [peer for peer, _ in whom] == [peer for peer, *_ in wake["heard"]]
-            assert [float(w) for _, w in whom] == pytest.approx(wake["info"]["weight"], rel=0.006)
+            assert [peer for peer, _ in whom] == [peer for peer, *_ in mixed["heard"]]
+            assert [float(w) for _, w in whom] == pytest.approx(mixed["info"]["weight"], rel=0.006)
 
             live.get_by_role("button", name="p1").first.click()
             live.wait_for_function("() => document.querySelector('.swarm select').value === 'p1'")

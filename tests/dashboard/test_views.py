@@ -90,7 +90,7 @@ def test_a_client_is_explained_by_what_it_heard(tmp_path: Path) -> None:
         (1, 0.8, pytest.approx(8 / 9, rel=1e-4), 0.1),
         (2, 0.1, pytest.approx(1 / 9, rel=1e-4), 0.9),
     ]
-    assert seen["events"] == [{"t": 0, "kind": "woke", "from": [1, 2], "lost": [3], "weight": [0.8, 0.1]}]
+    assert seen["events"] == [{"t": 0, "kind": "mix", "from": [1, 2], "lost": [3], "weight": [0.8, 0.1]}]
     assert seen["labels"] == [5, 0]
     assert seen["accuracy"]["own"] == [0.9, 0.6]
     assert seen["accuracy"]["local"]["own"] == [0.1, 0.5]

@@ -32,7 +32,7 @@ class Event(NamedTuple):
     at: float | None
     """Seconds on the clock of this process; None: before the first look."""
     kind: str
-    """As in the journal: start, wake, adopt, told, missed, refused, left."""
+    """As in the journal: start, mix, adopt, told, missed, refused, left."""
     t: int | None = None
     peers: tuple[str, ...] = ()
     weight: tuple[float | None, ...] | None = None
@@ -113,7 +113,10 @@ class JournalTail:
                 continue
 
 
-_KINDS = ("start", "wake", "adopt", "told", "missed", "refused", "left")
+_KINDS = {kind: kind for kind in ("start", "mix", "adopt", "told", "missed", "refused", "left")} | {
+    "wake": "mix"
+}
+"""Kinds of lines of interest, and the kind of event of each; older journals have "wake"."""
 
 
 def _event(row: Mapping[str, Any], at: float | None) -> Event:
@@ -122,7 +125,7 @@ def _event(row: Mapping[str, Any], at: float | None) -> Event:
     own = row["kind"] in ("start", "left")
     return Event(
         at,
-        row["kind"],
+        _KINDS[row["kind"]],
         row.get("t"),
         () if own else tuple(map(str, peers)),
         tuple(weight) if isinstance(weight, list) and len(weight) == len(peers) else None,
@@ -142,7 +145,7 @@ def diff_statuses(before: Status, after: Status, at: float) -> Iterator[Event]:
     pulled = [m for m, new in more if "pulled" in new]
     taken = [m for m, new in more if "pulled" not in new and _weight_changed(former.get(m["id"]), m)]
     if after["exchanges"] > before["exchanges"] and pulled:
-        yield _of("wake", pulled, at, t)
+        yield _of("mix", pulled, at, t)
     for m in taken:
         yield _of("adopt", [m], at, t)
     if told := [m for m, new in more if new & {"pushed", "had it"}]:

@@ -11,7 +11,7 @@ status, overview, curves, parameters, graph, frame, client and clients. A live s
     weights    {"names", "met", "side", "share", "cells", "top"}: the heat map of who listens to whom
     peer       ?name=: {"name", "asked", "names", "members": [{"name", "state", "weight", "heard", "pulled",
                "pushed", "missed", "refused"}]}: how one peer sees the others
-    exchanges  [{"seconds" (ago) | null, "peer", "kind": "wake|adopt|told|missed|refused|start|left", "t",
+    exchanges  [{"seconds" (ago) | null, "peer", "kind": "mix|adopt|told|missed|refused|start|left", "t",
                "peers", "weight": [...] | null, "reason", "text"}], the latest first, at most 200
     refusals   [{"reason", "count", "peers": {name: times}, "text" (of the last one), "seconds" (ago) |
                null}], the most frequent first

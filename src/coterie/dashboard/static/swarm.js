@@ -7,8 +7,8 @@ import { sortable } from "./table.js";
 
 const STATES = ["alive", "listed", "suspect", "dead", "left", "silent"];
 const KINDS = {
-  wake: "listened to",
-  adopt: "took from",
+  mix: "mixed with",
+  adopt: "adopted from",
   told: "sent to",
   missed: "no answer from",
   refused: "refused",
@@ -335,14 +335,7 @@ function event(e) {
     h("b", {}, e.peer),
     h(
       "span",
-      {
-        class:
-          e.kind === "missed" || e.kind === "refused"
-            ? "kind bad"
-            : e.kind === "adopt"
-              ? "kind received"
-              : "kind",
-      },
+      { class: `kind ${e.kind === "missed" || e.kind === "refused" ? "bad" : e.kind}` },
       KINDS[e.kind] ?? e.kind,
     ),
     h(

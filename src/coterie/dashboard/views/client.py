@@ -98,7 +98,7 @@ def _events(history: History, client: int, t: float | None) -> list[dict[str, An
         found.append(
             {
                 "t": int(moments.t[q]),
-                "kind": "received" if moments.received[q] else "woke",
+                "kind": "adopt" if moments.received[q] else "mix",
                 "from": pairs.neighbour[part][heard].tolist(),
                 "lost": pairs.neighbour[part][~heard].tolist(),
                 "weight": plain(pairs.weight[part][heard], 3),
