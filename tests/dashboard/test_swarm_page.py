@@ -37,8 +37,8 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
             assert told is not None
             assert told["address"] in row.inner_text()
 
-            live.wait_for_selector(".swarm-event:not(:has-text('before')):has-text('mixed with')")
-            shown = live.locator(".swarm-event:has-text('mixed with')").first.inner_text().splitlines()
+            live.wait_for_selector(".swarm-event:not(:has-text('before')):has-text('mixed')")
+            shown = live.locator(".swarm-event:has-text('mixed')").first.inner_text().splitlines()
             who, whom, t = shown[1], re.findall(r"(p\d) \((\S+)\)", shown[-1]), shown[-1].split()[-1]
             (mixed,) = [
                 row

@@ -39,7 +39,8 @@ from starlette.responses import (
     Response,
     StreamingResponse,
 )
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError, CoterieError
@@ -77,11 +78,6 @@ def application(
     async def page(_: Request) -> Response:
         return FileResponse(STATIC / "index.html")
 
-    async def static(request: Request) -> Response:
-        name = request.path_params["name"]
-        files = {file.name: file for file in STATIC.iterdir()}
-        return FileResponse(files[name]) if name in files else _error(404, f"there is no {name!r}")
-
     async def runs(_: Request) -> Response:
         return JSONResponse(await run_in_threadpool(index.listing))
 
@@ -104,7 +100,7 @@ def application(
     return Starlette(
         routes=[
             Route("/", page),
-            Route("/static/{name}", static),
+            Mount("/static", StaticFiles(directory=STATIC)),
             Route("/api/runs", runs),
             Route("/api/events", events),
             Route("/api/runs/{run:path}/{view}", view),

@@ -165,7 +165,7 @@ function events(found) {
         "li",
         {},
         h("span", { class: "when" }, count(event.t)),
-        h("span", { class: `kind ${event.kind}` }, event.kind === "mix" ? "mixed with" : "adopted from"),
+        h("span", { class: `kind ${event.kind}` }, event.kind === "mix" ? "mixed" : "adopted"),
         h(
           "span",
           {},

@@ -7,8 +7,8 @@ import { sortable } from "./table.js";
 
 const STATES = ["alive", "listed", "suspect", "dead", "left", "silent"];
 const KINDS = {
-  mix: "mixed with",
-  adopt: "adopted from",
+  mix: "mixed",
+  adopt: "adopted",
   told: "sent to",
   missed: "no answer from",
   refused: "refused",
