@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from coterie.dashboard.app import STATIC, application
-from coterie.dashboard.sources import SourceIndex
+from coterie.dashboard.sources import RunIndex
 
 TOKEN = "a-token-of-some-length"
 
@@ -19,7 +19,7 @@ class Visitor:
     """Asks one application, and keeps its cookies."""
 
     def __init__(self, root: Path, token: str | None = None, host: str = "127.0.0.1:8765") -> None:
-        self.app, self.host = application(SourceIndex(root), token), f"http://{host}"
+        self.app, self.host = application(RunIndex(root), token), f"http://{host}"
         self.cookies = httpx.Cookies()
 
     def request(self, method: str, path: str) -> httpx.Response:

@@ -12,7 +12,7 @@ import pytest
 from coterie.core.errors import ConfigError, CoterieError
 from coterie.dashboard.live import SwarmSource, peer_location
 from coterie.dashboard.peer_monitor import Event, JournalTail, PeerMonitor, diff_statuses, fetch_status
-from coterie.dashboard.sources import SourceIndex
+from coterie.dashboard.sources import RunIndex
 from coterie.peer.errors import Unreachable
 from tests.dashboard.impostor import impostor, page, said
 from tests.waiting import until
@@ -169,7 +169,7 @@ def test_a_status_that_makes_no_sense_gives_a_sentence(tmp_path: Path) -> None:
     with impostor(lambda _: answer) as where, closing(SwarmSource([where])) as swarm:
         with pytest.raises(CoterieError, match="what this version does not understand"):
             swarm.answer("members", {})
-        (brief,) = SourceIndex(tmp_path, swarm).listing()["runs"]
+        (brief,) = RunIndex(tmp_path, swarm).listing()["runs"]
         assert brief["id"] == "live swarm"
         with pytest.raises(CoterieError, match="unknown view 'frame'; known: exchanges, members"):
             swarm.answer("frame", {})

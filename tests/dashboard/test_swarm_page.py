@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coterie.dashboard.live import SwarmSource
-from coterie.dashboard.sources import SWARM_PAGE, SourceIndex
+from coterie.dashboard.sources import SWARM_PAGE, RunIndex
 from coterie.peer import journal, watch
 from tests.dashboard.conftest import Open, serving
 from tests.dashboard.impostor import EVIL, impostor, page, said
@@ -23,7 +23,7 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
     quiet = ("Failed to load",)  # the browser's word on each answer that is a sentence
     with (
         closing(SwarmSource(states)) as swarm,
-        serving(SourceIndex(tmp_path, swarm)) as served,
+        serving(RunIndex(tmp_path, swarm)) as served,
     ):
         live = window(served.address + SWARM_PAGE, complaints=quiet)
         live.set_default_timeout(40_000)  # these processes may share a core with others
@@ -59,7 +59,7 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
             )
 
             address = watch.status_address(str(states[0]))
-            with closing(SwarmSource([address])) as one, serving(SourceIndex(tmp_path, one)) as other:
+            with closing(SwarmSource([address])) as one, serving(RunIndex(tmp_path, one)) as other:
                 through = window(other.address + SWARM_PAGE)
                 through.wait_for_selector(".headline :text('seen through 1 peer')")
                 through.wait_for_selector(".swarm-event:has-text('p0')")
@@ -92,7 +92,7 @@ def test_names_and_texts_of_peers_are_never_markup(window: Open, tmp_path: Path)
         for where in (tmp_path, address):
             with (
                 closing(SwarmSource([where])) as swarm,
-                serving(SourceIndex(tmp_path / "runs", swarm)) as served,
+                serving(RunIndex(tmp_path / "runs", swarm)) as served,
             ):
                 live = window(served.address)
                 live.get_by_role("link", name="live swarm").click()

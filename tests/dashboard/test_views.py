@@ -16,7 +16,7 @@ import pytest
 from coterie import Run
 from coterie.core.errors import CoterieError, RunError
 from coterie.dashboard.incremental import Evaluations, bisection_order
-from coterie.dashboard.sources import RunSource, SourceIndex
+from coterie.dashboard.sources import RunIndex, RunSource
 from coterie.dashboard.views.graph import NOT_MET, SELF, affinity, clustered, places
 from coterie.runs import RunFolder
 from coterie.runs.graph import Graph, graph, graph_auc
@@ -217,7 +217,7 @@ def test_runs_are_found_below_and_each_that_cannot_be_read_says_why(root: Path, 
     shutil.copytree(root / "small", tmp_path / "torn")
     (tmp_path / "torn" / "status.json").write_text('{"state": "run')
     (tmp_path / "other").mkdir()
-    listing = SourceIndex(tmp_path).listing()
+    listing = RunIndex(tmp_path).listing()
     found = {run["id"]: run for run in listing["runs"]}
     assert set(found) == {"old", "table1/iot", "torn"}
     assert found["table1/iot"]["state"] == "done"
@@ -226,16 +226,16 @@ def test_runs_are_found_below_and_each_that_cannot_be_read_says_why(root: Path, 
 
 
 def test_a_run_folder_itself_can_be_shown(root: Path) -> None:
-    shelf = SourceIndex(root / "small")
+    shelf = RunIndex(root / "small")
     assert [run["id"] for run in shelf.listing()["runs"]] == ["small"]
     assert shelf.source("small").answer("status", {})["name"] == "small"
 
 
 def test_a_folder_that_is_not_there_is_empty_and_a_file_is_refused(tmp_path: Path) -> None:
-    assert SourceIndex(tmp_path / "none").listing()["runs"] == []
+    assert RunIndex(tmp_path / "none").listing()["runs"] == []
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="is a file; name the folder"):
-        SourceIndex(tmp_path / "file")
+        RunIndex(tmp_path / "file")
 
 
 def test_a_run_that_has_just_begun(tmp_path: Path) -> None:

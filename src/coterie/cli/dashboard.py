@@ -68,9 +68,9 @@ def dashboard(
 
     if peers:
         from coterie.dashboard.live import SwarmSource, peer_location
-        from coterie.dashboard.sources import SWARM_PAGE, SourceIndex
+        from coterie.dashboard.sources import SWARM_PAGE, RunIndex
 
         with contextlib.closing(SwarmSource([peer_location(peer) for peer in peers])) as swarm:
-            show(SourceIndex(runs, swarm), SWARM_PAGE)
+            show(RunIndex(runs, swarm), SWARM_PAGE)
     else:
         show(runs)

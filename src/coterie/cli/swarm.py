@@ -107,11 +107,11 @@ def _page(folder: Path, peers: int, port: int) -> Iterator[Thread]:
     """The live page over the peers that are about to start, and over their results."""
     from coterie.dashboard.app import prepare
     from coterie.dashboard.live import SwarmSource
-    from coterie.dashboard.sources import SWARM_PAGE, SourceIndex
+    from coterie.dashboard.sources import SWARM_PAGE, RunIndex
     from coterie.swarm.plan import states
 
     with contextlib.closing(SwarmSource(states(folder, peers), run=folder.resolve().name)) as swarm:
-        served = prepare(SourceIndex(folder, swarm), port=port)
+        served = prepare(RunIndex(folder, swarm), port=port)
         typer.echo(f"dashboard  {served.address}{SWARM_PAGE}")
         with served.meanwhile() as thread:
             yield thread

@@ -44,7 +44,7 @@ from starlette.staticfiles import StaticFiles
 
 from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError, CoterieError
-from coterie.dashboard.sources import SourceIndex
+from coterie.dashboard.sources import RunIndex, SourceIndex
 
 __all__ = ["STATIC", "Served", "application", "prepare"]
 
@@ -200,7 +200,7 @@ def prepare(
         raise ConfigError(f"the token has {len(token)} characters, at least {_SHORTEST} are needed")
     if not is_loopback(host) and token is None:
         token = secrets.token_urlsafe(24)
-    index = SourceIndex(index) if isinstance(index, Path) else index
+    index = RunIndex(index) if isinstance(index, Path) else index
     listening = _listen(host, port)
     app = application(index, token, stopping=lambda: server.should_exit)
     config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, server_header=False)

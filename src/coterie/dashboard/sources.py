@@ -16,8 +16,8 @@ status, overview, curves, parameters, graph, frame, client and clients. A live s
     refusals   [{"reason", "count", "peers": {name: times}, "text" (of the last one), "seconds" (ago) |
                null}], the most frequent first
 
-which static/swarm.js draws. A `SourceIndex` finds run folders by looking, never by joining names that a page
-sent.
+which static/swarm.js draws. A `SourceIndex` lists sources and hands them out; `RunIndex` finds run folders by
+looking, never by joining names that a page sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from coterie.dashboard.open_run import OpenRun
 from coterie.dashboard.views import client, clients, graph, overview
 from coterie.storage.files import DAMAGE
 
-__all__ = ["SWARM_PAGE", "RunSource", "Source", "SourceIndex"]
+__all__ = ["SWARM_PAGE", "RunIndex", "RunSource", "Source", "SourceIndex"]
 
 _FILES = ("experiment.toml", "status.json", "worlds.json", "metrics.jsonl", "exchanges.jsonl", "summary.json")
 _VIEWS: dict[str, Callable[[OpenRun, Mapping[str, str]], Any]] = {
@@ -74,6 +74,22 @@ class Source(Protocol):
         ...
 
 
+class SourceIndex(Protocol):
+    """Sources by name."""
+
+    def source(self, name: str) -> Source:
+        """Give the source of that name; raise a CoterieError if there is none."""
+        ...
+
+    def listing(self) -> dict[str, Any]:
+        """List everything in brief: `{"root", "runs": [{"id", "kind", ... its status, or "error"}]}`."""
+        ...
+
+    def stamp(self) -> str:
+        """Give another text whenever the listing may have changed."""
+        ...
+
+
 class RunSource:
     """A `Source` over a run folder; safe to ask from several threads.
 
@@ -108,8 +124,8 @@ class RunSource:
         return self._open[1]
 
 
-class SourceIndex:
-    """A live swarm, if there is one, and all runs under `root` (or `root` itself, if it is one).
+class RunIndex:
+    """A `SourceIndex` of a live swarm, if there is one, and all runs under `root` (or `root` itself).
 
     Runs are named by their paths relative to the root.
     """
@@ -143,7 +159,6 @@ class SourceIndex:
                 yield from self._below(Path(entry.path), f"{name}/")
 
     def source(self, name: str) -> Source:
-        """Give the swarm or the run of that name."""
         if self.swarm is not None and name == SWARM:
             return self.swarm
         if name in self._open and (self._path(name) / "experiment.toml").is_file():
@@ -157,7 +172,6 @@ class SourceIndex:
         return self.root if (self.root / "experiment.toml").is_file() else self.root / name
 
     def listing(self) -> dict[str, Any]:
-        """List everything in brief: `{"root", "runs": [{"id", "kind", ... its status, or "error"}]}`."""
         swarm = [] if self.swarm is None else [self._brief(SWARM, self.swarm.kind, "silent")]
         runs = [self._brief(name, RunSource.kind, "damaged") for name in self.runs()]
         return {"root": str(self.root), "runs": [*swarm, *runs]}
@@ -169,7 +183,6 @@ class SourceIndex:
             return {"id": name, "kind": kind, "state": failed, "error": str(error)}
 
     def stamp(self) -> str:
-        """Give another text whenever a run came, went or wrote its status, or the swarm has something new."""
         runs = [f"{name}:{_version(self._path(name) / 'status.json')}" for name in self.runs()]
         return "|".join([*runs, "" if self.swarm is None else self.swarm.stamp()])
 
