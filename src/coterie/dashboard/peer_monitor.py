@@ -22,6 +22,9 @@ MOST = 200
 """Most events of a peer that are kept."""
 _LAST = 1 << 18
 """Bytes at the end of a journal that tell enough of the time before the first look."""
+_KINDS = ("start", "mix", "adopt", "told", "missed", "refused", "left")
+_FORMER = {"wake": "mix"}
+"""Kinds of lines of older journals that have another name now."""
 
 Status = Mapping[str, Any]
 
@@ -107,16 +110,11 @@ class JournalTail:
         for line in lines if known or not start else lines[1:]:
             try:
                 row = json.loads(line)
+                row["kind"] = _FORMER.get(row["kind"], row["kind"])
                 if row["kind"] in _KINDS:
                     yield row
             except (ValueError, TypeError, KeyError):  # replaying it is where damage matters
                 continue
-
-
-_KINDS = {kind: kind for kind in ("start", "mix", "adopt", "told", "missed", "refused", "left")} | {
-    "wake": "mix"
-}
-"""Kinds of lines of interest, and the kind of event of each; older journals have "wake"."""
 
 
 def _event(row: Mapping[str, Any], at: float | None) -> Event:
@@ -125,7 +123,7 @@ def _event(row: Mapping[str, Any], at: float | None) -> Event:
     own = row["kind"] in ("start", "left")
     return Event(
         at,
-        _KINDS[row["kind"]],
+        row["kind"],
         row.get("t"),
         () if own else tuple(map(str, peers)),
         tuple(weight) if isinstance(weight, list) and len(weight) == len(peers) else None,

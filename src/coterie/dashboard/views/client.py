@@ -109,22 +109,15 @@ def _events(history: History, client: int, t: float | None) -> list[dict[str, An
 
 def _accuracy(world: Track, client: int) -> dict[str, Any]:
     """Give the accuracy over time, of the client and of the same client alone."""
-    twin = world.twin if not world.alone else None
-    some = _thin(np.arange(len(world.t)))
-    found = {
-        "t": world.t[some].tolist(),
-        "own": plain(world.scores["personal"][some, client]),
-        "global": plain(world.scores["global"][some, client]),
-        "local": None,
-    }
-    if twin is not None:
-        others = _thin(np.arange(len(twin.t)))
-        found["local"] = {
-            "t": twin.t[others].tolist(),
-            "own": plain(twin.scores["personal"][others, client]),
-            "global": plain(twin.scores["global"][others, client]),
-        }
-    return found
+    twin = None if world.alone or world.twin is None else _scores(world.twin, client)
+    return {**_scores(world, client), "local": twin}
+
+
+def _scores(world: Track, client: int) -> dict[str, Any]:
+    some = evenly(len(world.t), _POINTS)
+    scores = {"own": "personal", "global": "global"}
+    curves = {name: plain(world.scores[score][some, client]) for name, score in scores.items()}
+    return {"t": world.t[some].tolist(), **curves}
 
 
 def _thin(positions: Ints) -> Ints:
