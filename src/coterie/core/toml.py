@@ -33,10 +33,10 @@ def assignment(key: str, value: Any) -> str:
 
 
 def flat(values: Mapping[str, Any], separator: str = ".", prefix: str = "") -> dict[str, Any]:
-    """Put nested tables into one, keyed by paths.
+    """Flatten nested tables into one, keyed by paths.
 
-    >>> flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}})
-    {'a': 1, 'b.c': 2, 'b.d.e': 3}
+    >>> flat({"a": {"b": 1, "c": {"d": [2]}}})
+    {'a.b': 1, 'a.c.d': [2]}
     """
     found: dict[str, Any] = {}
     for key, value in values.items():
