@@ -9,6 +9,7 @@ from matplotlib.image import imread
 
 from coterie.core.errors import RunError
 from coterie.runs import Run, RunFolder
+from coterie.runs.plots.gain import gains
 from coterie.runs.plots.paper import figures
 from coterie.runs.plots.pictures import Pictures
 from coterie.runs.plots.style import label_colours, method_colours
@@ -27,6 +28,31 @@ def test_every_picture_is_drawn(run: Run) -> None:
         assert 750 <= width <= 1600, path
         assert height >= 500, path
         assert np.ptp(imread(path)[..., :3]) > 0.5, path
+
+
+def test_gains_are_sorted_points_over_the_same_client_alone(run: Run) -> None:
+    # seed 0: 60 60 90 70 against 50 60 70 80; seed 1: 60 80 20 and one that diverged, against 40 each
+    ((name, (share, points)),) = gains(by_name(run.tracks)).items()
+    assert name == "KD-PDFL"
+    np.testing.assert_allclose(points, [-20, -10, 0, 10, 20, 20, 40], atol=1e-9)
+    np.testing.assert_allclose(share, [100 * k / 14 for k in (1, 3, 5, 7, 9, 11, 13)])
+
+
+def test_figures_for_a_paper_show_the_numbers_of_the_run(run: Run) -> None:
+    drawn = figures(run)
+    local, own = drawn["curve-personal"].axes[0].lines
+    # means over the clients of seed 0 and seed 1, then over both: 65 and 40, 70 and 160/3
+    assert np.asarray(local.get_xdata()).tolist() == [0, 10]
+    np.testing.assert_allclose(np.asarray(local.get_ydata()), [10, 52.5])
+    np.testing.assert_allclose(np.asarray(own.get_ydata()), [85, (70 + 160 / 3) / 2])
+    assert (local.get_label(), own.get_label()) == ("Local", "KD-PDFL")
+    loss, _ = drawn["curve-loss"].axes[0].lines
+    np.testing.assert_allclose(np.asarray(loss.get_ydata()), [2.5, 2.5])
+    sent = drawn["bytes"].axes[0].lines[1]
+    np.testing.assert_allclose(np.asarray(sent.get_ydata()), [0, 0.001])
+    shown: Any = drawn["graph-KD-PDFL"].axes[0].images[0].get_array()
+    assert shown[3].filled(-1).tolist() == [-1, 0.5, 0.5, -1]
+    assert drawn["labels"].axes[0].get_xlim() == (0, 8)
 
 
 def test_local_is_grey(run: Run) -> None:
