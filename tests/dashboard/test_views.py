@@ -20,9 +20,9 @@ from coterie.dashboard.sources import RunIndex, RunSource
 from coterie.dashboard.views.graph import NOT_MET, SELF, affinity, clustered, places
 from coterie.runs import RunFolder
 from coterie.runs.graph import Graph, graph, graph_auc
+from coterie.runs.results import columns
 from coterie.runs.rows import Rows
 from coterie.runs.summary import curve
-from coterie.runs.text import columns
 from coterie.runs.tracks import by_name
 from tests.runs.made import CLIENTS, EXCHANGES, EXPERIMENT, METRICS, WORLDS, make
 

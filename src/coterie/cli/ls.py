@@ -90,7 +90,7 @@ def _found(folder: str) -> dict[str, Any]:
 def _status(folder: Path) -> dict[str, Any]:
     from coterie.core.errors import RunError
     from coterie.runs import Run
-    from coterie.sweep.reading import Sweep
+    from coterie.studies.sweep.folder import Sweep
 
     try:
         if Sweep.there(folder):
@@ -150,9 +150,8 @@ def _options(kind: str, name: str, as_json: bool) -> None:
 def _print(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """One line each in a pipe, for grep."""
     from rich.padding import Padding
-    from rich.text import Text
 
-    from coterie.terminal import Table, console
+    from coterie.runs.tables import Cell, Table, console
 
-    table = Table(columns, [(Text(first, "cyan"), *rest) for first, *rest in rows], words=columns)
+    table = Table(columns, [(Cell(first, colour="cyan"), *rest) for first, *rest in rows], words=columns)
     console(lines=True).print(Padding(table, (0, 0, 0, 2), expand=False))

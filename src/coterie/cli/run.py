@@ -45,11 +45,10 @@ def run(
 
       coterie run --resume --out runs/big     (after Ctrl-C, a crash or a power cut)
     """
-    from coterie import terminal
     from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
-    from coterie.runs import Run
-    from coterie.runs.text import table
+    from coterie.runs import Run, tables
+    from coterie.runs.results import table
     from coterie.storage.files import encode
 
     if experiment is None:
@@ -67,7 +66,7 @@ def run(
         from coterie.experiment import Experiment
 
         chosen = Experiment.load(experiment, changes)
-    console = terminal.console(stderr=as_json)
+    console = tables.console(stderr=as_json)
     try:
         with progress(console, chosen) as shown:
             result = simulate(

@@ -55,11 +55,10 @@ def swarm(
 
       coterie swarm -n 4 --preset mixture --iterations 200 --set exchange.loss=0.2
     """
-    from coterie import terminal
     from coterie.core.errors import ConfigError, UnknownNameError
     from coterie.core.signals import stop_on_signal
-    from coterie.runs import free_name
-    from coterie.runs.text import table
+    from coterie.runs import free_name, tables
+    from coterie.runs.results import table
 
     changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "grid": {}, "name": "swarm"}
     changes |= overrides(sets or [])
@@ -76,7 +75,7 @@ def swarm(
         )
     if method not in chosen.methods:
         raise UnknownNameError(f"method of {preset}", method, chosen.methods)
-    console = terminal.console()
+    console = tables.console()
     folder = out or free_name(Path("runs") / "swarm")
     with contextlib.ExitStack() as beside:
         page = beside.enter_context(_page(folder, chosen.data.clients, port)) if dashboard else None

@@ -174,6 +174,11 @@ class Data(Section):
         return self
 
 
+def last_before_closing(iterations: int, share: float) -> int:
+    """Compute the last iteration before the closing phase, which is the last share of all iterations."""
+    return iterations - round(share * iterations)
+
+
 class Train(Section):
     """Local learning, the same for every method."""
 

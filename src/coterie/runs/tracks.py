@@ -106,15 +106,17 @@ def by_name(tracks: Sequence[Track]) -> dict[str, list[Track]]:
 
 
 def closing_phase(tracks: Sequence[Track], experiment: Mapping[str, Any]) -> tuple[int, int]:
-    """Where the closing phase of the worlds begins, if it is the same for all, and where the longest ends.
+    """Find where the closing phase of the worlds begins, if it is the same for all, and the longest ends.
 
     Without one that all share, it begins at the end.
     """
+    from coterie.experiment.schema import last_before_closing
+
     train, spans = experiment["train"], set()
     for setting in [track.setting for track in tracks] or [{}]:
         iterations = setting.get("train.iterations", train["iterations"])
         closing = setting.get("train.personalize", train["personalize"])
-        spans.add((iterations - round(closing * iterations), iterations))
+        spans.add((last_before_closing(iterations, closing), iterations))
     end = max(end for _, end in spans)
     return (spans.pop()[0] if len(spans) == 1 else end), end
 

@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,11 @@ __all__ = [
     "explained",
     "file_names",
     "finite",
+    "open_folder",
     "publish",
     "read_json",
     "read_rows",
+    "read_toml",
     "refuse_foreign",
     "replace",
 ]
@@ -165,6 +168,30 @@ def read_json(path: Path) -> Any:
         return json.loads(data)
     except ValueError as error:
         raise RunError(f"{path} is damaged: {error}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file that must be there and be sound."""
+    try:
+        with explained(path, "read"):
+            return tomllib.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from None
+
+
+def open_folder(path: Path, kind: str, mark: str, facts: str, known: int) -> dict[str, Any]:
+    """Read the facts of a folder, which is of this kind if it has the file `mark`, and of a known format."""
+    if not (path / mark).is_file():
+        lacks = f"it has no {mark}" if path.exists() else "there is no such folder"
+        raise RunError(f"{path} is not a {kind} folder: {lacks}")
+    values = read_json(path / facts)
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != known:
+        raise RunError(
+            f"{path} is a {kind} folder of format {found!r}, but this version of coterie reads "
+            f"format {known}; use the version of coterie that wrote it"
+        )
+    return dict(values)
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -14,8 +14,8 @@ from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, plain
 from coterie.runs import Run
 from coterie.runs.graph import graph_auc
 from coterie.runs.plots.looks import looks
+from coterie.runs.results import caption, columns
 from coterie.runs.summary import curve
-from coterie.runs.text import caption, columns
 from coterie.runs.tracks import Floats, Track, by_name, closing_phase
 from coterie.storage.files import read_json
 
