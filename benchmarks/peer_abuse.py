@@ -31,8 +31,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from tests.peer.loopback import raw_channel
 from tests.threats.world import World
 
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.identity import Identity
+from coterie.peer.identity.identity import Identity
+from coterie.peer.transport.grpc_common import SERVICE, grpc
 from coterie.swarm.plan import free_ports
 
 __all__ = ["ATTACKS", "compare"]

@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from coterie.bench.work import WORKS, samples
-from coterie.peer.settings import Settings
+from coterie.peer.config import Settings
 from coterie.swarm.plan import free_ports, lay_out, names
 from coterie.swarm.process import PeerProcess
 

@@ -14,12 +14,12 @@ from coterie.core.errors import ConfigError, CoterieError, ModelError
 from coterie.engine.preparation import prepare
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
-from coterie.peer.learner import trial
-from coterie.peer.memory import Network
-from coterie.peer.settings import Settings
+from coterie.peer.config import Settings
+from coterie.peer.learning.client import dry_run
+from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
 from tests.engine.small import experiment
-from tests.peer.free import Peer, settings
+from tests.peer.node_factory import Peer, settings
 from tests.waiting import eventually
 
 NETS = "tests.engine.nets"
@@ -65,11 +65,11 @@ def test_peers_take_tokens_and_replay_agrees(tmp_path: Path) -> None:
 
     async def main() -> None:
         peers = [one(i) for i in range(2)]
-        trial(peers[0].node.client)
+        dry_run(peers[0].node.client)
         async with peers[0].running() as first, peers[1].running() as second:
-            await eventually(lambda: first.worker.finished and second.worker.finished)
+            await eventually(lambda: first.trainer.finished and second.trainer.finished)
 
-    network = Network()
+    network = InMemoryNetwork()
     asyncio.run(main())
     found = replay([tmp_path])
     assert all(each.agrees for each in found)

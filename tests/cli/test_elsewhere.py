@@ -13,7 +13,7 @@ from coterie import Experiment, Run
 from coterie.core.errors import ConfigError
 from coterie.experiment import settled
 from coterie.federation import Dealer
-from coterie.peer.settings import Settings
+from coterie.peer.config import Settings
 from coterie.schedule import Schedule
 from tests.cli.conftest import Command, Refused, says
 

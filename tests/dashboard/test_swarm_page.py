@@ -12,10 +12,11 @@ import pytest
 
 from coterie.dashboard.swarm_shelf import SwarmShelf
 from coterie.dashboard.swarm_source import SwarmSource
-from coterie.peer import journal, watch
+from coterie.peer.observability import status_client
+from coterie.peer.persistence import journal
 from tests.dashboard.conftest import Open, serving
 from tests.dashboard.impostor import EVIL, impostor, page, said
-from tests.swarm.hatched import hatched
+from tests.swarm.running_swarm import hatched
 
 
 def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
                 "the keyboard keeps its place"
             )
 
-            address = watch.status_address(str(states[0]))
+            address = status_client.status_address(str(states[0]))
             with closing(SwarmShelf([address], tmp_path)) as one, serving(one) as other:
                 through = window(other.address + one.page)
                 through.wait_for_selector(".headline :text('seen through 1 peer')")

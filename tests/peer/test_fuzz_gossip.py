@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.peer.errors import Refused
-from coterie.peer.membership import Membership
-from coterie.peer.records import DenyList, Packet, Record
-from tests.peer.wards import WALL, Town, enrol, place, wards
+from coterie.peer.membership.protocol import Membership
+from coterie.peer.membership.records import DenyList, Packet, Record
+from tests.peer.fake_federation import WALL, Town, enrol, place, wards
 
 CORPUS = sorted(Path(__file__).with_name("corpus").iterdir())
 DECODERS: list[Callable[[bytes], Any]] = [Packet.decode, Record.decode, DenyList.decode]

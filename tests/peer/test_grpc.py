@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from coterie.core.types import Message
-from coterie.peer.breaker import Circuit
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut, Unreachable
-from coterie.peer.grpc_common import target
-from coterie.peer.grpc_server import GrpcServer
-from coterie.peer.limits import Gate, Limits
-from coterie.peer.schema import Schema
+from coterie.peer.transport.circuit_breaker import Circuit
+from coterie.peer.transport.grpc_common import target
+from coterie.peer.transport.grpc_server import GrpcServer
+from coterie.peer.transport.limits import Limits, RateLimiter
+from coterie.peer.transport.schema import Schema
 from tests.peer.loopback import (
     ALGORITHM,
     MESSAGE,
@@ -248,7 +248,7 @@ def test_caps_of_one_peer_do_not_touch_another(wards: Federation) -> None:
 
 def test_the_gate_counts_calls_a_second() -> None:
     clock = Clock()
-    gate = Gate(Limits(peer_rate=2.0, peer_calls=9, calls=10), clock)
+    gate = RateLimiter(Limits(peer_rate=2.0, peer_calls=9, calls=10), clock)
 
     def call(peer: str) -> None:
         with gate.enter(peer):
@@ -266,7 +266,7 @@ def test_the_gate_counts_calls_a_second() -> None:
 
 
 def test_the_gate_counts_calls_of_everybody() -> None:
-    gate = Gate(Limits(calls=2), Clock())
+    gate = RateLimiter(Limits(calls=2), Clock())
     with (
         gate.enter("p0"),
         gate.enter("p1"),

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from coterie.peer import connections
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.grpc_common import SERVICE, Channel, grpc
-from coterie.peer.grpc_server import GrpcServer
-from coterie.peer.guard import CREDIT, EARNED, LONGEST, Penalties
-from coterie.peer.limits import Limits
+from coterie.peer.transport import connections
+from coterie.peer.transport.grpc_common import SERVICE, Channel, grpc
+from coterie.peer.transport.grpc_server import GrpcServer
+from coterie.peer.transport.guard import CREDIT, EARNED, LONGEST, Penalties
+from coterie.peer.transport.limits import Limits
 from tests.peer.loopback import (
     Federation,
     ask,

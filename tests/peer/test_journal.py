@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from coterie.peer.errors import PeerError
-from coterie.peer.journal import Journal, Past, open_journal, read
-from coterie.peer.transport import Seen, Version
+from coterie.peer.persistence.journal import Journal, Past, open_journal, read
+from coterie.peer.transport.base import Seen, Version
 from tests.disk import full_after
 
 

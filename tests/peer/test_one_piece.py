@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from coterie.peer import wire
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.wire_pb2 import Answer, Ask
+from coterie.peer.transport import codec
+from coterie.peer.transport.wire_pb2 import Answer, Ask
 from tests.peer.loopback import (
     MESSAGE,
     SCHEMA,
@@ -23,12 +23,12 @@ from tests.peer.loopback import (
     serving,
 )
 
-(BODY,) = wire.chunks(SCHEMA, MESSAGE, SCHEMA.length)
+(BODY,) = codec.chunks(SCHEMA, MESSAGE, SCHEMA.length)
 
 
 def whole(chunk: bytes) -> bytes:
     """An ask with the header and this much of the body."""
-    return ask(header=wire.header(SCHEMA, TERMS, letter("p1")), chunk=chunk).SerializeToString()
+    return ask(header=codec.header(SCHEMA, TERMS, letter("p1")), chunk=chunk).SerializeToString()
 
 
 @pytest.mark.parametrize(

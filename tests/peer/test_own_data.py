@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import DataError, RunError
+from coterie.peer.config import Settings
 from coterie.peer.errors import PeerError
-from coterie.peer.inputs import Inputs
-from coterie.peer.memory import Network
-from coterie.peer.settings import Settings
-from coterie.peer.store import read
+from coterie.peer.learning.inputs import Inputs
+from coterie.peer.persistence.checkpoint import read
+from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
-from tests.peer.free import Peer
+from tests.peer.node_factory import Peer
 from tests.waiting import eventually
 
 
@@ -74,13 +74,13 @@ def peer(folder: Path, **source: Any) -> Peer:
         "model": {"name": "mlp", "hidden": [5]},
         "train": {"iterations": 40, "batch": 4},
     }
-    return Peer(Network(), Settings.parse(values), name="p0")
+    return Peer(InMemoryNetwork(), Settings.parse(values), name="p0")
 
 
 async def lived(one: Peer) -> Inputs:
     """What it keeps about its inputs once it has learnt."""
     async with one.running() as node:
-        await eventually(lambda: node.worker.finished)
+        await eventually(lambda: node.trainer.finished)
     return one.node.client.own.inputs
 
 

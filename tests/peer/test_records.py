@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coterie.peer import records
-from coterie.peer.authority import Authority
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.identity import Identity
-from coterie.peer.records import LARGEST_NUMBER, DenyList, Packet, Record, Trust
-from tests.peer.wards import WALL, enrol, wards
+from coterie.peer.identity.authority import Authority
+from coterie.peer.identity.identity import Identity
+from coterie.peer.membership import records
+from coterie.peer.membership.records import LARGEST_NUMBER, DenyList, Packet, Record, Trust
+from tests.peer.fake_federation import WALL, enrol, wards
 
 KINDS = ["record", "deny", "packet"]
 DECODE: dict[str, Callable[[bytes], Any]] = {

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.limits import Limits
-from coterie.peer.schema import Schema
+from coterie.peer.transport.grpc_common import SERVICE, grpc
+from coterie.peer.transport.limits import Limits
+from coterie.peer.transport.schema import Schema
 from tests.peer.forgeries import client_hello
 from tests.peer.loopback import (
     TERMS,

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from coterie.peer import proof, wire
 from coterie.peer.errors import PeerError, Reason, Refused, Unreachable
-from coterie.peer.grpc_client import GrpcTransport
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.limits import Limits
+from coterie.peer.identity import caller_proof
+from coterie.peer.transport import codec
+from coterie.peer.transport.grpc_client import GrpcTransport
+from coterie.peer.transport.grpc_common import SERVICE, grpc
+from coterie.peer.transport.limits import Limits
 from tests.peer.forgeries import CLIENT, DAY, SERVER, Forgery, below_a_leaf, client_hello, stranger
 from tests.peer.loopback import (
     TERMS,
@@ -169,9 +170,9 @@ def test_row_3_a_proof_cannot_be_passed_on(wards: Federation) -> None:
     def denied(peer: str, serial: int) -> bool:
         return False
 
-    good = proof.prove(p0, nonce, p1.certificate_der)
-    proof.verify(good, p1, nonce, "p0", denied)
-    relayed = proof.prove(p0, nonce, p2.certificate_der)  # p2 asked p0, and shows the answer to p1
+    good = caller_proof.prove(p0, nonce, p1.certificate_der)
+    caller_proof.verify(good, p1, nonce, "p0", denied)
+    relayed = caller_proof.prove(p0, nonce, p2.certificate_der)  # p2 asked p0, and shows the answer to p1
     for bad, other_nonce, dialled, why in (
         (relayed, nonce, "p0", Reason.SIGNATURE),
         (good, bytes(32), "p0", Reason.SIGNATURE),
@@ -182,12 +183,12 @@ def test_row_3_a_proof_cannot_be_passed_on(wards: Federation) -> None:
         (type(good)(certificate=p0.certificate_der, signature=p2.sign(b"")), nonce, "p0", Reason.SIGNATURE),
     ):
         with pytest.raises(Refused) as caught:
-            proof.verify(bad, p1, other_nonce, dialled, denied)
+            caller_proof.verify(bad, p1, other_nonce, dialled, denied)
         assert caught.value.reason is why
     with pytest.raises(Refused, match="has been revoked"):
-        proof.verify(good, p1, nonce, "p0", lambda peer, serial: serial == p0.leaf.serial)
+        caller_proof.verify(good, p1, nonce, "p0", lambda peer, serial: serial == p0.leaf.serial)
     with pytest.raises(Refused, match="a nonce of 3 bytes"):
-        proof.prove(p0, b"abc", p1.certificate_der)
+        caller_proof.prove(p0, b"abc", p1.certificate_der)
 
 
 def test_row_4_the_payload_says_nothing_about_who_sends(wards: Federation) -> None:
@@ -243,7 +244,7 @@ def test_row_7_a_revoked_member_on_a_live_connection(wards: Federation) -> None:
 )
 @pytest.mark.parametrize("method", ["Hello", "Pull", "Push", "Gossip"])
 def test_row_9_other_terms_in_any_call(
-    wards: Federation, terms: wire.Terms, why: str, text: str, method: str
+    wards: Federation, terms: codec.SessionTerms, why: str, text: str, method: str
 ) -> None:
     async def main() -> None:
         async with (

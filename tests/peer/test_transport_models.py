@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.peer import proof, wire
-from coterie.peer.company import Company
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.identity import Identity
-from coterie.peer.limits import Limits
-from coterie.peer.transport import Letter, Version
-from coterie.peer.wire_pb2 import Answer, Ask
+from coterie.peer.identity import caller_proof
+from coterie.peer.identity.identity import Identity
+from coterie.peer.learning.contacts import ContactBook
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import ModelEnvelope, Version
+from coterie.peer.transport.grpc_common import SERVICE, grpc
+from coterie.peer.transport.limits import Limits
+from coterie.peer.transport.wire_pb2 import Answer, Ask
 from tests.peer.attacks import bodies, pieces, values
 from tests.peer.loopback import (
     MESSAGE,
@@ -42,10 +43,10 @@ from tests.peer.loopback import (
 
 
 def test_row_10_a_replay_is_without_effect_and_a_conflict_is_refused(wards: Federation) -> None:
-    company = Company(0, 4, {}, {})
+    company = ContactBook(0, 4, {}, {})
 
     class Strict(Desk):
-        async def deliver(self, letter: Letter) -> bool:
+        async def deliver(self, letter: ModelEnvelope) -> bool:
             if not company.is_newer(letter):
                 return False
             company.record(letter)
@@ -129,7 +130,7 @@ def test_row_12_too_much(wards: Federation) -> None:
             raw_channel(wards.identity("p1"), "p0", address) as channel,
         ):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            good = [Ask(chunk=c).SerializeToString() for c in wire.chunks(SCHEMA, MESSAGE, 64)]
+            good = [Ask(chunk=c).SerializeToString() for c in codec.chunks(SCHEMA, MESSAGE, 64)]
             piece, huge = (Ask(chunk=bytes(n)).SerializeToString() for n in (2**15, 2**24))
             for n, sent in enumerate(
                 ([*good, good[-1]], [*good, piece], chain(good, repeat(piece))), start=1
@@ -201,16 +202,17 @@ class Liar:
         self.identity, self.answers = identity, answers
 
     async def pull(self, data: bytes, context: Any) -> None:
-        certificate = proof.der(context.auth_context()["x509_pem_cert"][0])
-        opening = Answer(proof=proof.prove(self.identity, wire.read_ask(data).nonce, certificate))
-        opening.header.CopyFrom(wire.header(SCHEMA, TERMS, letter(self.identity.id)))
+        certificate = caller_proof.der(context.auth_context()["x509_pem_cert"][0])
+        opening = Answer(proof=caller_proof.prove(self.identity, codec.read_ask(data).nonce, certificate))
+        opening.header.CopyFrom(codec.header(SCHEMA, TERMS, letter(self.identity.id)))
         for answer in self.answers(opening):
             await context.write(answer)
 
     async def hello(self, data: bytes, context: Any) -> bytes:
-        certificate = proof.der(context.auth_context()["x509_pem_cert"][0])
+        certificate = caller_proof.der(context.auth_context()["x509_pem_cert"][0])
         answer = Answer(
-            proof=proof.prove(self.identity, wire.read_ask(data).nonce, certificate), terms=TERMS.encode()
+            proof=caller_proof.prove(self.identity, codec.read_ask(data).nonce, certificate),
+            terms=TERMS.encode(),
         )
         return answer.SerializeToString()
 
@@ -231,7 +233,7 @@ class Liar:
         return f"127.0.0.1:{port}"
 
 
-GOOD = [Answer(chunk=c).SerializeToString() for c in wire.chunks(SCHEMA, MESSAGE, 64)]
+GOOD = [Answer(chunk=c).SerializeToString() for c in codec.chunks(SCHEMA, MESSAGE, 64)]
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ import pytest
 from coterie import saved
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.streams import Stream
-from coterie.peer import journal, store
-from coterie.peer.memory import Network
-from coterie.peer.settings import Settings
+from coterie.peer.config import Settings
+from coterie.peer.persistence import checkpoint, journal
+from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import Agreement, replay
 from tests.engine.small import EVERY_METHOD
-from tests.peer.free import Peer, settings
+from tests.peer.node_factory import Peer, settings
 from tests.waiting import eventually
 
 METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in EVERY_METHOD.items()} | {
@@ -27,10 +27,10 @@ METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in 
 }
 
 
-def lossy() -> Network:
+def lossy() -> InMemoryNetwork:
     """Every sixth call or so is lost, whatever it is."""
     calls = iter(Stream(5, "lost").uniform(10_000).tolist())
-    return Network(lambda what, sender, receiver: next(calls) < 0.15)
+    return InMemoryNetwork(lambda what, sender, receiver: next(calls) < 0.15)
 
 
 async def live(folder: Path, **changes: Any) -> None:
@@ -50,13 +50,13 @@ async def live(folder: Path, **changes: Any) -> None:
         nodes = [await stack.enter_async_context(peer.running()) for peer in (*peers[:2], peers[3])]
         async with peers[2].running() as node:
             await eventually(lambda: (victim / "model.safetensors").exists())
-            await node.worker.at(node.worker.now.t + 3)
+            await node.trainer.at(node.trainer.now.t + 3)
             shutil.copy(victim / "model.safetensors", folder / "older")
-            await node.worker.at(25)
+            await node.trainer.at(25)
         shutil.move(folder / "older", victim / "model.safetensors")
         again = Peer(network, peers[2].settings)
         nodes.append(await stack.enter_async_context(again.running()))
-        await eventually(lambda: all(node.worker.finished for node in nodes))
+        await eventually(lambda: all(node.trainer.finished for node in nodes))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -101,17 +101,17 @@ def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
         )
 
     async def main() -> None:
-        network = Network()
+        network = InMemoryNetwork()
         peers = [Peer(network, ward(i), name=f"p{i}") for i in range(2)]
         async with peers[0].running() as one, peers[1].running() as two:
-            await eventually(lambda: one.worker.finished and two.worker.finished)
+            await eventually(lambda: one.trainer.finished and two.trainer.finished)
 
     asyncio.run(main())
     found = replay([tmp_path])
     assert all(one.agrees and one.t == 40 for one in found)
     assert sum(one.wakes for one in found) > 4
     model = tmp_path / "ward0" / "state" / "model.safetensors"
-    form, facts, tensors = saved.load(model, store.FORMAT)
+    form, facts, tensors = saved.load(model, checkpoint.FORMAT)
     # Inputs are scaled as is saved with the model, not as fits the file now.
     facts["inputs"]["mean"][0] += 0.5
     saved.save(model, str(form), facts, tensors)
@@ -156,9 +156,9 @@ def set_aside(state: Path) -> None:
 def nudged(state: Path) -> None:
     """One number of the saved model moved by a hundredth."""
     file = state / "model.safetensors"
-    facts, tensors = store.read(file)
+    facts, tensors = checkpoint.read(file)
     tensors[max(name for name in tensors if name.startswith("params/"))].view(-1)[0] += 0.01
-    saved.save(file, store.FORMAT, facts, tensors)
+    saved.save(file, checkpoint.FORMAT, facts, tensors)
 
 
 def test_a_model_that_is_not_what_the_journal_says_is_found(logs: Path, tmp_path: Path) -> None:

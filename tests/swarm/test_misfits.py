@@ -11,7 +11,7 @@ import pytest
 
 from coterie.swarm.plan import free_ports
 from coterie.swarm.process import PeerProcess
-from tests.swarm.hatched import hatched, until
+from tests.swarm.running_swarm import hatched, until
 
 
 def said(process: PeerProcess) -> list[dict[str, Any]]:

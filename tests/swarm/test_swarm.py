@@ -13,13 +13,13 @@ import pytest
 
 from coterie.core.errors import RunError
 from coterie.core.registry import known
-from coterie.peer import journal
+from coterie.peer.persistence import journal
 from coterie.replay import replay
 from coterie.runs import Run
 from coterie.swarm import results, swarm
 from coterie.swarm.process import PeerProcess
 from tests.engine.small import experiment
-from tests.swarm.hatched import hatched, until
+from tests.swarm.running_swarm import hatched, until
 
 
 def state(process: PeerProcess) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie.peer.transport import Version
+from coterie.peer.transport.base import Version
 
 __all__ = ["Breach", "check", "disagreements"]
 

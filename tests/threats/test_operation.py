@@ -18,7 +18,7 @@ import pytest
 
 from coterie.core.errors import RunError
 from coterie.peer.errors import PeerError
-from coterie.peer.metrics import MOST
+from coterie.peer.observability.status_server import MOST
 from coterie.replay import replay
 from coterie.runs import Run
 from coterie.runs.text import caption

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from coterie.core.types import Message
-from coterie.peer import store
-from coterie.peer import wire as letters
+from coterie.peer.config import Settings
 from coterie.peer.errors import PeerError, Reason, Refused, Unreachable
-from coterie.peer.grpc_client import GrpcTransport
-from coterie.peer.identity import Identity
-from coterie.peer.schema import Schema
-from coterie.peer.settings import Settings
-from coterie.peer.transport import Version
+from coterie.peer.identity.identity import Identity
+from coterie.peer.persistence import checkpoint
+from coterie.peer.transport import codec as letters
+from coterie.peer.transport.base import Version
+from coterie.peer.transport.grpc_client import GrpcTransport
+from coterie.peer.transport.schema import Schema
 from coterie.replay import replay
 from tests.peer.loopback import Forwarder, calling
 from tests.threats.checker import check
@@ -316,7 +316,7 @@ def test_whatever_comes_twice_or_late(tmp_path: Path) -> None:
 
         def model(event: int, shift: float = 0.0) -> Any:
             moved = {k: v + shift for k, v in like.items()}
-            return letters.letter(Schema.of(like), "visitor", "swarm", Version(3, event), moved)
+            return letters.seal(Schema.of(like), "visitor", "swarm", Version(3, event), moved)
 
         async with visitor(world, like) as transport:
             push = partial(transport.push, "p0", address)
@@ -546,7 +546,7 @@ def test_rows_are_added_between_two_starts(tmp_path: Path) -> None:
         world.until(lambda: world.t("p0") > until)
         world.signal(signal.SIGTERM, "p0")
         assert world.processes["p0"].wait(10) == 0
-        facts: dict[str, Any] = store.read(world.processes["p0"].state / "model.safetensors")[0]
+        facts: dict[str, Any] = checkpoint.read(world.processes["p0"].state / "model.safetensors")[0]
         return facts
 
     source = {"name": "csv", "path": "ward.csv", "label": "kind", "transform": "standard"}

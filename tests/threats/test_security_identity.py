@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.records import DenyList, Record
-from coterie.peer.transport import Version
+from coterie.peer.membership.records import DenyList, Record
+from coterie.peer.transport.base import Version
+from coterie.peer.transport.grpc_common import SERVICE, grpc
 from tests.peer.forgeries import CLIENT, DAY, SERVER, Forgery, below_a_leaf, client_hello, stranger
 from tests.peer.loopback import Desk, reason, refused_push, serving
 from tests.threats.security_siege import HOME, Siege, rejected, turned_away

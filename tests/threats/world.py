@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from coterie.core.toml import dumps
-from coterie.peer import journal
-from coterie.peer.authority import BACKDATED, REQUEST, Authority, request
-from coterie.peer.identity import Identity
-from coterie.peer.settings import ENDLESS, Settings
+from coterie.peer.config import ENDLESS, Settings
+from coterie.peer.identity.authority import BACKDATED, REQUEST, Authority, request
+from coterie.peer.identity.identity import Identity
+from coterie.peer.persistence import journal
 from coterie.swarm.plan import free_ports, names, peer_settings, world_of
 from coterie.swarm.process import PeerProcess
 from tests.engine.small import experiment

@@ -66,7 +66,7 @@ def status(
 
     from coterie import terminal
     from coterie.cli.peer_table import table
-    from coterie.peer.watch import status as fetched
+    from coterie.peer.observability.status_client import status as fetched
 
     first = fetched(where)
     if as_json:

@@ -11,7 +11,7 @@ from coterie.core.errors import ConfigError, CoterieError
 from coterie.dashboard.shelf import RunShelf
 from coterie.dashboard.source import Source
 from coterie.dashboard.swarm_source import SwarmSource
-from coterie.peer.settings import is_loopback
+from coterie.peer.config import is_loopback
 
 __all__ = ["SwarmShelf", "located"]
 

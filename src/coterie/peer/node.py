@@ -19,21 +19,22 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from coterie.peer import wire
-from coterie.peer.choice import Asked, chosen, is_lost, next_wake
-from coterie.peer.company import Company
+from coterie.peer.config import Settings
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
-from coterie.peer.journal import open_journal
-from coterie.peer.learner import Client, Learner, Snapshot
-from coterie.peer.limits import Allowance, aside
-from coterie.peer.log import worth_saying
-from coterie.peer.roster import Roster
-from coterie.peer.schema import Schema
-from coterie.peer.settings import Settings
-from coterie.peer.store import Saved, Store
-from coterie.peer.transport import Letter, Transport
-from coterie.peer.underway import Answers, Pulls, Pushes, patience
-from coterie.peer.worker import Mixed, Worker
+from coterie.peer.identity.names import Contact
+from coterie.peer.learning.client import Client, LocalClient, Snapshot
+from coterie.peer.learning.contacts import ContactBook
+from coterie.peer.learning.in_flight import PullResults, Pulls, Pushes, patience
+from coterie.peer.learning.partners import is_lost, next_wake, select_partners
+from coterie.peer.learning.trainer import ExchangeResult, TrainingThread
+from coterie.peer.membership.directory import MemberDirectory
+from coterie.peer.observability.logging import is_power_of_two
+from coterie.peer.persistence.checkpoint import Saved, Store
+from coterie.peer.persistence.journal import open_journal
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import ModelEnvelope, Transport
+from coterie.peer.transport.limits import PushBudget, run_off_loop
+from coterie.peer.transport.schema import Schema
 
 __all__ = ["Node"]
 
@@ -49,7 +50,7 @@ DOUBLED = 150.0
 
 
 class Node:
-    """One peer, whatever its transport; the `Answers` of its server."""
+    """One peer, whatever its transport; the `RequestHandler` of its server."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Node:
         settings: Settings,
         client: Client,
         store: Store,
-        roster: Roster,
+        roster: MemberDirectory,
         *,
         wall: float = 0.0,
         latest: float = math.inf,
@@ -77,11 +78,11 @@ class Node:
         self.schema = Schema.of(client.offer(first, 0), client.own.names)
         slots = {**settings.slots, **(saved.slots if saved else {})}
         others = {other: slot for other, slot in slots.items() if other != peer}
-        self.company = Company(client.slot, settings.width, others, past.newest)
+        self.contact_book = ContactBook(client.slot, settings.width, others, past.newest)
         self.pulls = Pulls(self._pull, settings.exchange.cap)
         self.pushes = Pushes(self._push)
         self._woke = time.monotonic()
-        self.allowance = Allowance(time.monotonic)
+        self.allowance = PushBudget(time.monotonic)
         self.bytes_sent = 0
         self.exchanges = 0
         self.evaluated: dict[str, Any] = {}
@@ -94,17 +95,17 @@ class Node:
         self.learning = False
         self._transport: Transport | None = None
         # While a model's code runs, its module holds the tensors it runs on: one thread, one module.
-        self._speaker = dataclasses.replace(client, task=dataclasses.replace(client.task))
-        self._speaking = asyncio.Lock()
+        self._offer_client = dataclasses.replace(client, task=dataclasses.replace(client.task))
+        self._offering = asyncio.Lock()
         self._begin(self.journal.write, saved.now if saved else None, int(wall))
-        self.worker = Worker(
-            Learner(client, self.incarnation, saved.now if saved else None),
+        self.trainer = TrainingThread(
+            LocalClient(client, self.incarnation, saved.now if saved else None),
             self.journal,
-            self.company,
+            self.contact_book,
             iterations=settings.train.iterations,
             rate=settings.rate,
             evaluate_every=settings.evaluate.every,
-            sparing=settings.endless,
+            throttle_evaluation=settings.endless,
             save=self._save,
             save_every=settings.save,
             report=self._report,
@@ -112,12 +113,12 @@ class Node:
 
     # What others ask for.
 
-    async def offer(self, asker: str) -> Letter:
-        letter = await self._letter(self.worker.now)
+    async def offer(self, asker: str) -> ModelEnvelope:
+        letter = await self._letter(self.trainer.now)
         self.bytes_sent += self.schema.bytes
         return letter
 
-    async def deliver(self, letter: Letter) -> bool:
+    async def deliver(self, letter: ModelEnvelope) -> bool:
         try:
             if not self.learning:
                 raise Refused(Reason.STOPPING, f"{self.id} has not begun to learn yet, or is about to leave")
@@ -130,8 +131,8 @@ class Node:
         except Refused as refusal:
             self.refused(letter.sender, refusal, said=True)  # by the server
             raise
-        self.company.contact(letter.sender).heard = time.monotonic()
-        self.company.weigh([letter.sender], mixed.info)
+        self.contact_book.stats_of(letter.sender).heard = time.monotonic()
+        self.contact_book.weigh([letter.sender], mixed.info)
         return True
 
     async def gossip(self, sender: str, packet: bytes) -> bytes:
@@ -148,7 +149,7 @@ class Node:
         """
         self._transport = transport
         await self._quorum(stop)
-        ended = self.worker.start()
+        ended = self.trainer.start()
         self.learning = True
         wakes = asyncio.ensure_future(self._wakes())
         stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
@@ -166,13 +167,13 @@ class Node:
             await asyncio.gather(wakes, stopped, return_exceptions=True)
             await self.pulls.close()
             await self.pushes.close()
-            self.worker.stop()
+            self.trainer.stop()
             await asyncio.wait({ended})
         ended.result()
 
     def leave(self) -> None:
         """The last line; nothing may be asked of this node any more."""
-        self.journal.write("left", event=self.worker.now.version.event, t=self.worker.now.t)
+        self.journal.write("left", event=self.trainer.now.version.event, t=self.trainer.now.t)
         self.journal.close()
 
     async def _quorum(self, stop: asyncio.Event) -> None:
@@ -188,11 +189,11 @@ class Node:
     async def _wakes(self) -> None:
         if not self.schema.entries:  # a method that sends nothing
             return
-        due = self.worker.now.t
-        while not self.worker.closing:
+        due = self.trainer.now.t
+        while not self.trainer.closing:
             # Counted from when it should have woken, so that the time an exchange takes is not added.
-            due = max(next_wake(self.client, self.settings.exchange, due), self.worker.now.t)
-            await self.worker.at(due)
+            due = max(next_wake(self.client, self.settings.exchange, due), self.trainer.now.t)
+            await self.trainer.at(due)
             try:
                 await self.exchange()
             except Refused as refusal:  # the closing phase has begun meanwhile
@@ -203,7 +204,7 @@ class Node:
 
     async def exchange(self) -> None:
         """Wake as a star: ask, look, mix, tell."""
-        t = self.worker.now.t
+        t = self.trainer.now.t
         letters, late, overdue = await self._ask(t)
         for slow in late:
             self._late(slow)
@@ -211,41 +212,41 @@ class Node:
         letters = {sender: letter for sender, letter in letters.items() if sender in members}
         if not letters:
             return
-        mixed, heard, refused = await self.worker.wake([*letters.values()], self.roster.gone())
+        mixed, heard, refused = await self.trainer.mix([*letters.values()], self.roster.gone())
         for sender, refusal in refused:
             if not (sender in overdue and refusal.reason is Reason.STALE):  # counted when it was late
                 self.refused(sender, refusal)
         if mixed is None:
             return
         self.exchanges += 1
-        self.company.weigh(heard, mixed.info)
+        self.contact_book.weigh(heard, mixed.info)
         if self.client.algorithm.adoption == "ignore":  # so do the others of the run: nobody would use it
             return
         letter = await self._letter(mixed.now)
         alive = self.roster.alive()
-        told = [Asked(sender, alive[sender]) for sender in letters if sender in alive]
+        told = [Contact(sender, alive[sender]) for sender in letters if sender in alive]
         self.journal.write("told", t=mixed.now.t, peers=[peer.id for peer in told])
         for peer in told:
             self.pushes.send(peer, letter, t)
 
-    async def _ask(self, t: int) -> Answers:
+    async def _ask(self, t: int) -> PullResults:
         """Ask members for their models; wait for those that usually answer in time, but not for long."""
-        clock, alive, company = time.monotonic(), self.roster.alive(), self.company
-        usual = company.usual(alive)
+        clock, alive, contact_book = time.monotonic(), self.roster.alive(), self.contact_book
+        usual = contact_book.usual(alive)
         seconds = patience(usual.values(), clock - self._woke)
         self._woke = clock
         free = {
             peer: address
             for peer, address in alive.items()
-            if peer not in self.pulls and not company.rests(peer, clock, seconds)
+            if peer not in self.pulls and not contact_book.rests(peer, clock, seconds)
         }
-        asked = chosen(self.client, self.settings.exchange, t, free, company.slots, usual)
+        asked = select_partners(self.client, self.settings.exchange, t, free, contact_book.slots, usual)
         awaited = [peer.id for peer in asked if usual.get(peer.id, 0.0) <= seconds]
         return await self.pulls.ask(asked, t, awaited, seconds)
 
-    async def _pull(self, peer: Asked, t: int) -> Letter | None:
+    async def _pull(self, peer: Contact, t: int) -> ModelEnvelope | None:
         assert self._transport is not None
-        contact = self.company.contact(peer.id)
+        contact = self.contact_book.stats_of(peer.id)
         contact.asked = time.monotonic()
         try:
             letter = await self._transport.pull(peer.id, peer.address)
@@ -262,38 +263,38 @@ class Node:
         contact.heard = time.monotonic()
         return letter
 
-    async def _push(self, peer: Asked, letter: Letter, t: int) -> None:
+    async def _push(self, peer: Contact, letter: ModelEnvelope, t: int) -> None:
         assert self._transport is not None
         self.bytes_sent += self.schema.bytes
         if is_lost(self.client, self.settings.exchange, "broadcast", t, peer.id):
-            self.company.contact(peer.id).outcomes["lost on purpose"] += 1
+            self.contact_book.stats_of(peer.id).outcomes["lost on purpose"] += 1
             return
         try:
             taken = await self._transport.push(peer.id, peer.address, letter)
         except PeerError as error:
             self._failed(peer.id, error)
         else:
-            self.company.contact(peer.id).outcomes["pushed" if taken else "had it"] += 1
+            self.contact_book.stats_of(peer.id).outcomes["pushed" if taken else "had it"] += 1
 
     # What it keeps in mind.
 
-    async def _letter(self, now: Snapshot) -> Letter:
+    async def _letter(self, now: Snapshot) -> ModelEnvelope:
         """The model of that moment; whatever led to it is on record before it leaves."""
         try:
             self.journal.flush()
         except PeerError as error:
             raise self._unwritten(error) from None
 
-        def sealed() -> Letter:
-            message = self._speaker.offer(now.state, now.t)
-            return wire.letter(self.schema, self.id, self.settings.run, now.version, message)
+        def sealed() -> ModelEnvelope:
+            message = self._offer_client.offer(now.state, now.t)
+            return codec.seal(self.schema, self.id, self.settings.run, now.version, message)
 
-        async with self._speaking:
-            return await aside(self.schema.bytes, sealed)
+        async with self._offering:
+            return await run_off_loop(self.schema.bytes, sealed)
 
-    async def _received(self, letter: Letter) -> Mixed | None:
+    async def _received(self, letter: ModelEnvelope) -> ExchangeResult | None:
         try:
-            return await self.worker.receive(letter, self.roster.gone())
+            return await self.trainer.adopt(letter, self.roster.gone())
         except Refused:
             raise
         except PeerError as error:
@@ -305,14 +306,14 @@ class Node:
         return Refused(Reason.BUSY, f"{self.id} cannot write its journal, so it exchanges nothing")
 
     def _late(self, peer: str) -> None:
-        times, usual = self.company.late(peer), self.company.usual([peer])
-        if worth_saying(times):
+        times, usual = self.contact_book.late(peer), self.contact_book.usual([peer])
+        if is_power_of_two(times):
             takes = f", which usually takes {usual[peer]:.1f} s" if usual else ""
             text = f"an exchange went on without the answer of {peer}{takes}"
             log.info("late", extra={"peer": peer, "why": text, "times": times})
             self._write("missed", peer=peer, text=text, times=times)
 
-    def _check_life(self, letter: Letter) -> None:
+    def _check_life(self, letter: ModelEnvelope) -> None:
         """Refuse a push of a later life than its sender has signed: all members would hear of that one."""
         signed = self.roster.incarnation(letter.sender)
         if signed is not None and letter.version.incarnation > signed:
@@ -326,8 +327,8 @@ class Node:
         if isinstance(error, Refused):
             self.refused(peer, error)
             return
-        times = self.company.count(peer, "timed out" if isinstance(error, TimedOut) else "no answer")
-        if worth_saying(times):
+        times = self.contact_book.count(peer, "timed out" if isinstance(error, TimedOut) else "no answer")
+        if is_power_of_two(times):
             log.info("no answer", extra={"peer": peer, "why": str(error), "times": times})
             self._write("missed", peer=peer, text=str(error)[:300], times=times)
 
@@ -336,8 +337,8 @@ class Node:
         if refusal.told:
             return
         refusal.told = True
-        times, reason = self.company.refuse(peer, refusal.reason), refusal.reason.value
-        if not worth_saying(times):
+        times, reason = self.contact_book.refuse(peer, refusal.reason), refusal.reason.value
+        if not is_power_of_two(times):
             return
         if not said:
             level = logging.INFO if refusal.reason is Reason.STOPPING else logging.WARNING
@@ -354,12 +355,12 @@ class Node:
         def rise() -> None:
             if incarnation > self.incarnation:
                 self.incarnation = incarnation
-                self._begin(self._write, self.worker.now)
-                self.worker.learner.rise(incarnation)
+                self._begin(self._write, self.trainer.now)
+                self.trainer.local_client.raise_incarnation(incarnation)
 
         if self.learning:
-            self.worker.do(rise)
-        elif not self.worker.started:  # one that is about to leave sends no more models
+            self.trainer.do(rise)
+        elif not self.trainer.started:  # one that is about to leave sends no more models
             rise()
 
     def duplicate(self, text: str) -> None:
@@ -384,14 +385,14 @@ class Node:
     # What the learning thread reports.
 
     def _save(self, now: Snapshot) -> None:
-        slots = dict(self.company.slots)
+        slots = dict(self.contact_book.slots)
         self.store.save(Saved(self.id, self.settings.run, slots, now, self.client.own.inputs))
 
     def _report(self, kind: str, facts: dict[str, Any]) -> None:
         if kind == "evaluated":
             self.evaluated = facts
             self._write("evaluated", bytes=self.bytes_sent, **facts)
-            if self.worker.finished or time.monotonic() - self._logged > LOGGED:
+            if self.trainer.finished or time.monotonic() - self._logged > LOGGED:
                 self._logged = time.monotonic()
                 log.info("evaluated", extra=facts)
         elif kind == "saved":  # and before it the journal
@@ -404,7 +405,7 @@ class Node:
     def _shorten(self) -> None:
         if self.settings.journal is None:
             return
-        wrong, past = None, {"incarnation": self.incarnation, "newest": self.company.newest()}
+        wrong, past = None, {"incarnation": self.incarnation, "newest": self.contact_book.newest()}
         try:
             self.journal.shorten(self.settings.journal * 1e6, **past)
         except PeerError as error:
@@ -428,7 +429,7 @@ class Node:
 
     def status(self) -> dict[str, Any]:
         """Where it stands, as plain data: never models, keys or data."""
-        now, clock = self.worker.now, time.monotonic()
+        now, clock = self.trainer.now, time.monotonic()
         faults = [*self._faults.values()]
         if self.double and clock - self.double[0] < DOUBLED:
             faults.append(self.double[1])
@@ -443,13 +444,13 @@ class Node:
             "iterations": None if self.settings.endless else self.settings.train.iterations,
             "rate": round((now.t - self._began_at) / seconds, 1) if seconds > 0 else None,
             "seconds": round(seconds, 1),
-            "state": _state(self.learning, self.worker.finished),
+            "state": _state(self.learning, self.trainer.finished),
             "fault": "; ".join(faults) or None,
             "exchanges": self.exchanges,
             "bytes_sent": self.bytes_sent,
-            "refusals": dict(self.company.refusals + self.roster.refusals()),
+            "refusals": dict(self.contact_book.refusals + self.roster.refusals()),
             "evaluated": self.evaluated,
-            "members": self.company.view(self.roster.view(), clock),
+            "members": self.contact_book.view(self.roster.view(), clock),
         }
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from coterie.core.errors import ConfigError
-from coterie.peer.identity import Identity
-from coterie.peer.inputs import Inputs
-from coterie.peer.learner import Client, trial
-from coterie.peer.log import to_stderr
-from coterie.peer.overheard import overheard
-from coterie.peer.settings import Settings
-from coterie.peer.store import Store
+from coterie.peer.config import Settings
+from coterie.peer.identity.identity import Identity
+from coterie.peer.learning.client import Client, dry_run
+from coterie.peer.learning.inputs import Inputs
+from coterie.peer.observability.logging import log_to_stderr
+from coterie.peer.observability.tls_failures import overheard
+from coterie.peer.persistence.checkpoint import Store
 
 __all__ = ["client_of", "run"]
 
@@ -38,12 +38,12 @@ def run(file: Path, data: Path | None = None) -> None:
     torch.set_num_threads(settings.threads)
     identity = Identity.load(settings.identity)
     with overheard() as stderr:
-        to_stderr()
+        log_to_stderr()
         store = Store(settings.state)
         try:
             client = client_of(settings, identity.id, root, store)
-            trial(client)
-            from coterie.peer.service import serve  # here: gRPC asks once what to say on standard error
+            dry_run(client)
+            from coterie.peer.app import serve  # here: gRPC asks once what to say on standard error
 
             asyncio.run(serve(settings, identity, client, store, stderr))
         finally:

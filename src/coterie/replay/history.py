@@ -12,10 +12,10 @@ from torch import Tensor
 from coterie.core.data import Scaling
 from coterie.core.errors import RunError
 from coterie.experiment import settled
-from coterie.peer import journal, store
+from coterie.peer.config import Settings
 from coterie.peer.errors import DamagedError
-from coterie.peer.settings import Settings
-from coterie.peer.transport import Version
+from coterie.peer.persistence import checkpoint, journal
+from coterie.peer.transport.base import Version
 
 __all__ = ["History", "find", "needed"]
 
@@ -62,7 +62,7 @@ class History(NamedTuple):
         """That of its inputs, as saved with its model; None: there is none, or it is to be fitted again."""
         if not (self.folder / MODEL).exists():
             return None
-        found = store.inputs(store.read(self.folder / MODEL)[0])
+        found = checkpoint.inputs(checkpoint.read(self.folder / MODEL)[0])
         return found.scaling if found else None
 
     def saved(self) -> tuple[Version, int, dict[str, Tensor]] | None:
@@ -70,7 +70,7 @@ class History(NamedTuple):
         if not (self.folder / MODEL).exists():
             return None
         try:
-            facts, tensors = store.read(self.folder / MODEL)
+            facts, tensors = checkpoint.read(self.folder / MODEL)
         except DamagedError as error:
             raise RunError(
                 f"{error}; bring back a copy, or move it away to compute again what the journal tells, with "

@@ -17,9 +17,9 @@ from torch import Tensor
 from coterie.core.data import Federation
 from coterie.core.errors import RunError
 from coterie.core.types import Info, Message, State
-from coterie.peer import store
-from coterie.peer.transport import Version
-from coterie.peer.worker import plain
+from coterie.peer.learning.trainer import plain
+from coterie.peer.persistence import checkpoint
+from coterie.peer.transport.base import Version
 from coterie.replay.history import History, find, needed
 from coterie.replay.twin import Received, Twin
 
@@ -152,18 +152,18 @@ class _Life:
                     for peer, version, slot in row["heard"]:
                         yield from self._wait(others, peer, Version(*version))
                         heard.append(Received(slot, _offer(others[peer], Version(*version))))
-                    self._compare(row, self.twin.wake(row["t"], heard), others)
+                    self._compare(row, self.twin.mix(row["t"], heard), others)
                     self.wakes += 1
                     self._changed(row)
                 case "adopt":
                     peer, version = row["peer"], Version(*row["version"])
                     yield from self._wait(others, peer, version)
                     one = Received(row["slot"], _offer(others[peer], version))
-                    self._compare(row, self.twin.receive(row["t"], one), others)
+                    self._compare(row, self.twin.adopt(row["t"], one), others)
                     self.adoptions += 1
                     self._changed(row)
                 case "slot" if row["event"] is not None:
-                    self.twin.forget(row["slot"])
+                    self.twin.reset_slot(row["slot"])
                     self._changed(row)
 
     def agreement(self) -> Agreement:
@@ -173,7 +173,7 @@ class _Life:
             version, t, saved = found
             if version not in self.kept:
                 raise self._damaged(f"the model on disk is {list(version)}, of which it does not tell")
-            mine = store.tensors(
+            mine = checkpoint.tensors(
                 State(*({k: v[0] for k, v in part.items()} for part in self.kept[version][0]))
             )
             if mine.keys() != saved.keys():

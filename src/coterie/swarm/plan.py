@@ -14,8 +14,8 @@ from typing import Any
 from coterie.core.errors import ConfigError, RunError
 from coterie.core.toml import dumps
 from coterie.experiment import Experiment, Population, World
-from coterie.peer.authority import REQUEST, Authority, request
-from coterie.peer.settings import Settings
+from coterie.peer.config import Settings
+from coterie.peer.identity.authority import REQUEST, Authority, request
 
 __all__ = ["FEDERATION", "fit_for_peers", "free_ports", "lay_out", "names", "peer_settings", "states"]
 

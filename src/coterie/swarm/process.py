@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import CoterieError
-from coterie.peer import watch
 from coterie.peer.errors import PeerError, Unreachable
+from coterie.peer.observability import status_client
 
 __all__ = ["PeerProcess", "warm_up"]
 
@@ -52,7 +52,7 @@ class PeerProcess:
     def start(self) -> None:
         """Begin, or begin again."""
         with contextlib.suppress(FileNotFoundError):  # left by one that was killed
-            (self.state / watch.ADDRESS).unlink()
+            (self.state / status_client.ADDRESS).unlink()
         self.log.touch(0o600)
         given = self.file, self.data and self.data.resolve(), self.log, Path.cwd(), self.prepare
         self._process = _context.Process(target=_run, args=given, name=self.name)
@@ -82,10 +82,10 @@ class PeerProcess:
 
     def status(self) -> dict[str, Any] | None:
         """What it says of itself; None: it does not answer yet, or any more."""
-        if not (self.state / watch.ADDRESS).exists():
+        if not (self.state / status_client.ADDRESS).exists():
             return None
         try:
-            return watch.status(str(self.state))
+            return status_client.status(str(self.state))
         except Unreachable:
             return None
 

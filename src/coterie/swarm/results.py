@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.peer import journal
+from coterie.peer.persistence import journal
 
 __all__ = ["Rows", "exchanges", "metrics", "reached", "read"]
 

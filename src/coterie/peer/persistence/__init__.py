@@ -1,0 +1,1 @@
+"""What survives a kill: the journal of everything a peer did, and its last model."""
