@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from coterie.peer.errors import Refused
 from coterie.peer.identity.authority import Authority, request
 from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import Contact
 from coterie.peer.membership.protocol import Event, Membership, Timing
+from coterie.peer.membership.records import Record
 
 WALL = 2_000_000_000.0  # a day in 2033
 
@@ -26,6 +28,11 @@ def wards(folder: Path, peers: Iterable[str]) -> tuple[Authority, dict[str, Iden
     """A CA and its peers."""
     authority = Authority.create(folder / "ca", "wards", WALL)
     return authority, {peer: enrol(authority, peer) for peer in peers}
+
+
+def forged(record: Record, **changes: Any) -> Record:
+    """A record with other facts under the old signature."""
+    return record._replace(**changes).sign(lambda data: record.signed.signature, "wards")
 
 
 class Town:

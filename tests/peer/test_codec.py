@@ -28,7 +28,7 @@ SCHEMA = Schema.of(MESSAGE)
 TERMS = codec.SessionTerms("wards", "run-1", "kd-pdfl", SCHEMA.hash)
 GOOD = b"".join(codec.chunks(SCHEMA, MESSAGE, 64))
 CORPUS = sorted(Path(__file__).with_name("corpus").iterdir())
-SOURCES = Path(codec.__file__).parents[2]
+SOURCES = Path(codec.__file__).parents[3]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 tensors = st.builds(

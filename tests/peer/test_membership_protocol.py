@@ -14,9 +14,10 @@ from coterie.peer.identity.authority import Authority
 from coterie.peer.identity.certificates import PeerCertificate
 from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import Contact
+from coterie.peer.identity.trust import DenyList
 from coterie.peer.membership.protocol import RETRIES, Membership, Status, Timing
 from coterie.peer.membership.records import Packet, Record
-from tests.peer.fake_federation import WALL, Town, enrol, place, wards
+from tests.peer.fake_federation import WALL, Town, enrol, forged, place, wards
 
 TEN = [f"p{i}" for i in range(10)]
 
@@ -306,7 +307,7 @@ def test_forged_and_rolled_back_lists_are_dropped(tmp_path: Path) -> None:
     member = town.start(peers["p0"])
     member.receive("p1", Packet(newest.version, newest, ()).encode(), 0.0)
     assert member.trust.deny == newest
-    forged = newest._replace(version=9, serials=frozenset())
+    forged = DenyList.sign(lambda data: newest.signed.signature, "wards", 9, frozenset())
     with pytest.raises(Refused) as refused:
         member.receive("p1", Packet(9, forged, ()).encode(), 0.0)
     assert refused.value.reason is Reason.SIGNATURE
@@ -338,16 +339,17 @@ def test_forged_records_are_refused_and_nothing_of_the_packet_is_taken(
     p0: Membership, peers: dict[str, Identity], what: str
 ) -> None:
     true = record(peers["p1"], version=9)
-    forged = {
-        "signature": true._replace(signature=record(peers["p1"], version=8).signature),
-        "address": true._replace(address="p2.test:7000"),
-        "version": true._replace(version=10),
+    other = record(peers["p1"], version=8).signed.signature
+    lie = {
+        "signature": true._replace(signed=true.signed._replace(signature=other)),
+        "address": forged(true, address="p2.test:7000"),
+        "version": forged(true, version=10),
         "certificate": record(peers["p2"], version=9, id="p1", address=place("p1")),
-        "left": true._replace(left=True),
+        "left": forged(true, left=True),
     }[what]
     before = p0.members()
     with pytest.raises(Refused) as refused:
-        p0.receive("p2", packet(record(peers["p3"]), forged), 2.0)
+        p0.receive("p2", packet(record(peers["p3"]), lie), 2.0)
     assert refused.value.reason is (Reason.IDENTITY if what == "certificate" else Reason.SIGNATURE)
     assert p0.members() == before
     assert p0.refused == {refused.value.reason: 1}
@@ -407,10 +409,10 @@ def test_the_table_is_bounded_and_the_longest_gone_makes_room(peers: dict[str, I
 
 def test_the_same_refusal_is_said_once_and_counted_always(p0: Membership, peers: dict[str, Identity]) -> None:
     p0.drain_events()
-    forged = packet(record(peers["p2"])._replace(version=7))
+    lie = packet(forged(record(peers["p2"]), version=7))
     for _ in range(5):
         with pytest.raises(Refused):
-            p0.receive("p2", forged, 2.0)
+            p0.receive("p2", lie, 2.0)
     assert p0.refused == {Reason.SIGNATURE: 5}
     assert [e.what for e in p0.drain_events()] == ["refused"]
 

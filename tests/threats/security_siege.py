@@ -20,7 +20,8 @@ from coterie.peer.config import Settings
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.identity.authority import Authority
 from coterie.peer.identity.identity import Identity
-from coterie.peer.membership.records import RECORD_NONCE_BYTES, DenyList, Packet, Record
+from coterie.peer.identity.trust import DenyList
+from coterie.peer.membership.records import RECORD_NONCE_BYTES, Packet, Record
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope, Version
 from coterie.peer.transport.grpc_client import GrpcTransport

@@ -14,7 +14,8 @@ import pytest
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.identity.authority import REQUEST, request
 from coterie.peer.identity.identity import Identity
-from coterie.peer.membership.records import LARGEST_NUMBER, Packet, Record
+from coterie.peer.identity.trust import LARGEST_NUMBER
+from coterie.peer.membership.records import Packet, Record
 from coterie.peer.transport.base import Version
 from coterie.peer.transport.grpc_common import SERVICE, grpc
 from tests.threats.security_siege import HOME, Siege, rejected

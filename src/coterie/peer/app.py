@@ -15,11 +15,12 @@ from coterie.peer.errors import IdentityError, PeerError
 from coterie.peer.identity import key_files
 from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import UNAUTHENTICATED, Contact
+from coterie.peer.identity.trust import DenyList
 from coterie.peer.learning.client import Client
 from coterie.peer.membership.directory import StaticDirectory
 from coterie.peer.membership.loop import GossipLoop
 from coterie.peer.membership.protocol import Event, Membership
-from coterie.peer.membership.records import RECORD_NONCE_BYTES, DenyList
+from coterie.peer.membership.records import RECORD_NONCE_BYTES
 from coterie.peer.node import Node
 from coterie.peer.observability.logging import log_loop_errors
 from coterie.peer.observability.status_client import ADDRESS

@@ -38,7 +38,7 @@ from coterie.peer.identity.certificates import (
 )
 from coterie.peer.identity.identity import AUTHORITY, CERTIFICATE, DENY, KEY, naming_file, private_key, signed
 from coterie.peer.identity.names import id_error, server_name
-from coterie.peer.membership.records import MOST_DENIED, DenyList
+from coterie.peer.identity.trust import MOST_DENIED, DenyList
 
 __all__ = ["Authority", "Issued", "request"]
 

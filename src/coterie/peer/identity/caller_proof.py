@@ -18,7 +18,7 @@ from typing import TypeAlias
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.identity.certificates import PeerCertificate, verified
 from coterie.peer.identity.identity import Identity
-from coterie.peer.membership.records import LARGEST_NUMBER
+from coterie.peer.identity.trust import LARGEST_NUMBER
 from coterie.peer.transport.base import ModelEnvelope
 from coterie.peer.transport.wire_pb2 import Proof
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from coterie.peer.errors import IdentityError, PeerError
 from coterie.peer.identity import key_files
 from coterie.peer.identity.certificates import PeerCertificate, TrustAnchor, one_certificate
-from coterie.peer.membership.records import NOBODY_DENIED, DenyList, Trust
+from coterie.peer.identity.trust import NOBODY_DENIED, DenyList, Trust
 
 __all__ = ["Identity", "naming_file", "private_key", "signed"]
 

@@ -36,7 +36,8 @@ from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.identity.certificates import PeerCertificate
 from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import Contact, address_error
-from coterie.peer.membership.records import MOST_RECORDS, DenyList, Packet, Record, Trust
+from coterie.peer.identity.trust import DenyList, Trust
+from coterie.peer.membership.records import MOST_RECORDS, Packet, Record
 
 __all__ = ["Event", "Member", "Membership", "Status", "Timing"]
 

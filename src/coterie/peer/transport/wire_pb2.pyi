@@ -1,6 +1,7 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -74,3 +75,49 @@ class Header(_message.Message):
     length: int
     digest: bytes
     def __init__(self, terms: _Optional[_Union[Terms, _Mapping]] = ..., sender: _Optional[str] = ..., incarnation: _Optional[int] = ..., event: _Optional[int] = ..., length: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class Gossip(_message.Message):
+    __slots__ = ("format", "deny_version", "deny", "records")
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    DENY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DENY_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    format: int
+    deny_version: int
+    deny: Signed
+    records: _containers.RepeatedCompositeFieldContainer[Signed]
+    def __init__(self, format: _Optional[int] = ..., deny_version: _Optional[int] = ..., deny: _Optional[_Union[Signed, _Mapping]] = ..., records: _Optional[_Iterable[_Union[Signed, _Mapping]]] = ...) -> None: ...
+
+class Signed(_message.Message):
+    __slots__ = ("body", "signature")
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    signature: bytes
+    def __init__(self, body: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class MemberRecord(_message.Message):
+    __slots__ = ("id", "address", "incarnation", "nonce", "version", "left", "certificate")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    address: str
+    incarnation: int
+    nonce: bytes
+    version: int
+    left: bool
+    certificate: bytes
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., nonce: _Optional[bytes] = ..., version: _Optional[int] = ..., left: _Optional[bool] = ..., certificate: _Optional[bytes] = ...) -> None: ...
+
+class Denied(_message.Message):
+    __slots__ = ("version", "serials")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERIALS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    serials: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, version: _Optional[int] = ..., serials: _Optional[_Iterable[bytes]] = ...) -> None: ...
