@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from coterie.bench.work import WORKS, samples
-from coterie.peer.config import Settings
+from coterie.peer.config import PeerConfig
 from coterie.swarm.plan import free_ports, lay_out, names
 from coterie.swarm.process import PeerProcess
 
@@ -55,7 +55,7 @@ def data(work: str) -> tuple[torch.Tensor, torch.Tensor]:
     return samples(WORKS[work])
 
 
-def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: list[int]) -> list[Settings]:
+def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: list[int]) -> list[PeerConfig]:
     """Two peers that exchange, or do not know each other."""
     w = WORKS[work]
     common: dict[str, Any] = {
@@ -75,7 +75,7 @@ def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: l
     }
     seed = f"{names(1)[0]}@127.0.0.1:{ports[0]}"
     return [
-        Settings.parse(
+        PeerConfig.parse(
             {**common, "address": f"127.0.0.1:{p}", "client": i, "seeds": [seed] if i and every else []}
         )
         for i, p in enumerate(ports)

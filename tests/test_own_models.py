@@ -14,7 +14,7 @@ from coterie.core.errors import ConfigError, CoterieError, ModelError
 from coterie.engine.preparation import prepare
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
-from coterie.peer.config import Settings
+from coterie.peer.config import PeerConfig
 from coterie.peer.learning.client import dry_run
 from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
@@ -61,7 +61,7 @@ def test_peers_take_tokens_and_replay_agrees(tmp_path: Path) -> None:
     def one(number: int) -> Peer:
         values = settings(number, tmp_path, dtype="float64").plain()
         values["model"], values["data"]["set"] = f"{NETS}:Tokens", f"{NETS}:sentences"
-        return Peer(network, Settings.parse(values))
+        return Peer(network, PeerConfig.parse(values))
 
     async def main() -> None:
         peers = [one(i) for i in range(2)]
@@ -73,7 +73,7 @@ def test_peers_take_tokens_and_replay_agrees(tmp_path: Path) -> None:
     asyncio.run(main())
     found = replay([tmp_path])
     assert all(each.agrees for each in found)
-    assert sum(each.wakes for each in found) > 4
+    assert sum(each.mixes for each in found) > 4
 
 
 SOURCE = """

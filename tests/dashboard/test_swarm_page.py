@@ -44,7 +44,7 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
             (wake,) = [
                 row
                 for row in journal.read(tmp_path / who / "state" / "journal.jsonl")
-                if row["kind"] == "wake" and str(row["t"]) == t
+                if row["kind"] == "mix" and str(row["t"]) == t
             ]
             assert [peer for peer, _ in whom] == [peer for peer, *_ in wake["heard"]]
             assert [float(w) for _, w in whom] == pytest.approx(wake["info"]["weight"], rel=0.006)

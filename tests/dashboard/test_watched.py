@@ -36,7 +36,7 @@ def test_what_happened_is_the_difference_between_two_statuses() -> None:
         version=[1, 9],
     )
     assert list(happened(before, after, 2.0)) == [
-        Event(2.0, "wake", 7, ("p1",), (0.7,)),
+        Event(2.0, "mix", 7, ("p1",), (0.7,)),
         Event(2.0, "adopt", 7, ("p2",), (0.2,)),
         Event(2.0, "told", 7, ("p1",)),
         Event(2.0, "missed", 7, ("p3",), text="timed out"),
@@ -71,7 +71,7 @@ def test_of_a_long_journal_the_end_is_enough(tmp_path: Path, monkeypatch: pytest
 def test_a_state_folder_tells_what_was_said(tmp_path: Path) -> None:
     rows = [
         {
-            "kind": "wake",
+            "kind": "mix",
             "t": 4,
             "heard": [["p1", [1, 3], 1], ["p2", [1, 1], 2]],
             "info": {"weight": [1, None]},
@@ -83,7 +83,7 @@ def test_a_state_folder_tells_what_was_said(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     peer.take(Unreachable("not there"), 1.0)
     assert list(peer.events) == [
-        Event(None, "wake", 4, ("p1", "p2"), (1, None)),
+        Event(None, "mix", 4, ("p1", "p2"), (1, None)),
         Event(None, "adopt", 5, ("p2",)),
         Event(None, "refused", None, ("p1",), reason="stale", text="too old"),
     ]

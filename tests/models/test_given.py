@@ -147,6 +147,6 @@ def test_a_peer_says_so_in_its_log(tmp_path: Path, init: str) -> None:
     with opened(tmp_path, 1, model={"name": f"{HERE}:pretrained"}, train={"init": init}) as world:
         world.start()
         world.until(lambda: world.t("p0") >= 0)
-        said = [line["why"] for line in world.said("p0", "weights not used")]
+        said = [line["why"] for line in world.said("p0", "weights_not_used")]
         assert said == ([NOTICE] if init == "shared" else [])
         world.leave()

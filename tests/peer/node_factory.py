@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from coterie.peer.config import Settings
+from coterie.peer.app import client_of
+from coterie.peer.config import PeerConfig
 from coterie.peer.membership.directory import StaticDirectory
 from coterie.peer.node import Node
-from coterie.peer.persistence.checkpoint import Store
-from coterie.peer.process import client_of
+from coterie.peer.persistence.checkpoint import StateFolder
+from coterie.peer.persistence.life import Life
 from coterie.peer.transport.in_memory import InMemoryNetwork
 from tests.waiting import eventually
 
@@ -33,7 +34,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-def settings(number: int, folder: Path, **changes: Any) -> Settings:
+def settings(number: int, folder: Path, **changes: Any) -> PeerConfig:
     """Peer `p<number>` of four small ones; tables are merged."""
     values: dict[str, Any] = {
         **SMALL,
@@ -44,28 +45,30 @@ def settings(number: int, folder: Path, **changes: Any) -> Settings:
     }
     for key, value in changes.items():
         values[key] = {**values[key], **value} if isinstance(values.get(key), dict) else value
-    return Settings.parse(values)
+    return PeerConfig.parse(values)
 
 
 class Peer:
     """One peer that can be started, stopped and started again."""
 
     def __init__(
-        self, network: InMemoryNetwork, settings: Settings, wall: float = 0.0, name: str = ""
+        self, network: InMemoryNetwork, settings: PeerConfig, wall: float = 0.0, name: str = ""
     ) -> None:
         self.network, self.settings = network, settings
         self.name = name or f"p{settings.client}"
-        self.store = Store(settings.state)
-        client = client_of(settings, self.name, settings.beside(settings.state), self.store)
-        roster = StaticDirectory(settings.peers, self.name)
-        self.node = Node(self.name, settings, client, self.store, roster, wall=wall)
+        self.folder = StateFolder.open(settings.state)
+        client = client_of(settings, self.name, settings.data_folder(settings.state), self.folder)
+        directory = StaticDirectory(settings.peers, self.name)
+        life = Life.open(self.folder, self.name, settings.run, client.first(), wall)
+        self.node = Node(self.name, settings, client, self.folder, directory, life)
+        self.node.begin()
         self.stop = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Node]:
         """Lives inside the block; leaves politely at its end."""
         transport = self.network.join(self.name, self.settings.address, self.node)
-        life = asyncio.ensure_future(self.node.live(transport, self.stop))
+        life = asyncio.ensure_future(self.node.run(transport, self.stop))
         try:
             await eventually(lambda: self.node.learning or life.done())
             yield self.node
@@ -77,8 +80,8 @@ class Peer:
 
     def close(self) -> None:
         """Write the last line and let go of the folder."""
-        self.node.leave()
-        self.store.close()
+        self.node.close()
+        self.folder.close()
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from coterie.core.types import State
 from coterie.peer.errors import PeerError
 from coterie.peer.learning.client import Snapshot
-from coterie.peer.persistence.checkpoint import FORMAT, Saved, Store, tensors
+from coterie.peer.persistence.checkpoint import FORMAT, Checkpoint, StateFolder, tensors
 from coterie.peer.transport.base import Version
 from coterie.saved import beside
 from tests.disk import full_after
@@ -24,12 +24,12 @@ def state(value: float = 1.0, width: int = 3) -> State:
     return State(params, {"steps": torch.tensor(7)}, {}, {}, {"w": torch.ones(4)})
 
 
-def saved(value: float = 1.0, event: int = 5) -> Saved:
-    return Saved("p0", "main", {"p1": 3}, Snapshot(Version(2, event), 4, state(value)))
+def saved(value: float = 1.0, event: int = 5) -> Checkpoint:
+    return Checkpoint("p0", "main", {"p1": 3}, Snapshot(Version(2, event), 4, state(value)))
 
 
 def test_saved_and_loaded_to_the_bit(tmp_path: Path) -> None:
-    store = Store(tmp_path / "state")
+    store = StateFolder.open(tmp_path / "state")
     assert store.load("p0", "main", state()) is None
     store.save(saved(0.1))
     found = store.load("p0", "main", state())
@@ -44,7 +44,7 @@ def test_saved_and_loaded_to_the_bit(tmp_path: Path) -> None:
 
 def test_what_a_kill_left_beside_it_is_never_read(tmp_path: Path) -> None:
     """A kill between any two writes: before the rename the old state holds, after it the new one."""
-    store = Store(tmp_path)
+    store = StateFolder.open(tmp_path)
     store.save(saved(1.0, event=5))
     whole = store.path.read_bytes()
     store.save(saved(2.0, event=6))
@@ -60,7 +60,7 @@ def test_what_a_kill_left_beside_it_is_never_read(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_state_before(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = StateFolder.open(tmp_path)
     store.save(saved(1.0))
     with full_after(64), pytest.raises(PeerError, match="learning goes on in memory; make room on the disk"):
         store.save(saved(2.0))
@@ -72,17 +72,17 @@ def test_a_full_disk_leaves_the_state_before(tmp_path: Path) -> None:
 
 
 def test_one_folder_one_process(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = StateFolder.open(tmp_path)
     with pytest.raises(PeerError, match="is in use by another process"):
-        Store(tmp_path)
+        StateFolder.open(tmp_path)
     store.close()
-    Store(tmp_path).close()
+    StateFolder.open(tmp_path).close()
 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PeerError, match="cannot use the state folder"):
-        Store(tmp_path / "file" / "state")
+        StateFolder.open(tmp_path / "file" / "state")
 
 
 @pytest.mark.parametrize(
@@ -97,15 +97,15 @@ def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
 def test_another_peer_run_or_model_is_named(
     tmp_path: Path, peer: str, run: str, like: State, message: str
 ) -> None:
-    store = Store(tmp_path)
+    store = StateFolder.open(tmp_path)
     store.save(saved())
     with pytest.raises(PeerError, match=message):
         store.load(peer, run, like)
     store.close()
 
 
-def load(folder: Path) -> Saved | None:
-    store = Store(folder)
+def load(folder: Path) -> Checkpoint | None:
+    store = StateFolder.open(folder)
     try:
         return store.load("p0", "main", state())
     finally:
@@ -126,9 +126,9 @@ def test_damage_is_told(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def keep(folder: Path, *events: int, last: Saved | None = None) -> Path:
+def keep(folder: Path, *events: int, last: Checkpoint | None = None) -> Path:
     """A folder in which states were saved, one after the other."""
-    store = Store(folder)
+    store = StateFolder.open(folder)
     for event in events:
         store.save(saved(float(event), event))
     if last:
@@ -203,7 +203,7 @@ def test_weights_that_would_be_refused_from_others(tmp_path: Path, part: str, va
     sick = like._replace(**{part: {k: v.clone() for k, v in getattr(like, part).items()}})
     name = {"params": "b", "buffers": "mean"}[part]
     getattr(sick, part)[name][1] = value
-    store = Store(tmp_path)
+    store = StateFolder.open(tmp_path)
     store.save(saved()._replace(now=Snapshot(Version(2, 5), 4, sick)))
     with pytest.raises(
         PeerError, match=rf"model\.safetensors is damaged \(values from .* in '{name}'; expected"

@@ -10,29 +10,29 @@ import pytest
 
 from coterie.core.errors import ConfigError
 from coterie.core.toml import dumps
-from coterie.peer.config import ENDLESS, Settings, is_loopback
+from coterie.peer.config import ENDLESS, PeerConfig, is_loopback
 from tests.peer.node_factory import settings
 
 ADDRESS = {"address": "10.0.0.1:7440"}
 
 
 def test_defaults() -> None:
-    one = Settings.parse(ADDRESS)
+    one = PeerConfig.parse(ADDRESS)
     assert one.endless
     assert one.train.iterations == ENDLESS
     assert one.train.personalize == 0
     assert (one.method.name, one.width, one.slot, one.threads) == ("KD-PDFL", 64, 0, 1)
     assert not one.world().experiment.seeds[0]
-    timed = Settings.parse({**ADDRESS, "train": {"iterations": 100, "lr": 0.2}})
+    timed = PeerConfig.parse({**ADDRESS, "train": {"iterations": 100, "lr": 0.2}})
     assert (timed.train.personalize, timed.train.lr) == (0.1, 0.2)
 
 
 def test_to_plain_data_and_back(tmp_path: Path) -> None:
     one = settings(2, tmp_path, method={"name": "KD-PDFL", "tau": 0.1, "train": {"lr": 0.3}})
-    again = Settings.parse(json.loads(json.dumps(one.plain())))
+    again = PeerConfig.parse(json.loads(json.dumps(one.plain())))
     assert again.plain() == one.plain()
     (tmp_path / "peer.toml").write_text(dumps(one.plain()))
-    loaded = Settings.load(tmp_path / "peer.toml").plain()
+    loaded = PeerConfig.load(tmp_path / "peer.toml").plain()
     assert loaded == {**one.plain(), "identity": str(tmp_path / "identity"), "home": str(tmp_path)}
     world = one.world()
     assert world.experiment.train.lr == 0.3
@@ -41,12 +41,12 @@ def test_to_plain_data_and_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["KD-PDFL", "kd-pdfl", "KDPDFL", "coterie.algorithms.kd_pdfl:KDPDFL"])
 def test_a_method_has_one_name_however_it_is_spelt(name: str) -> None:
-    assert Settings.parse({"address": "127.0.0.1:7440", "method": name}).algorithm == "KD-PDFL"
+    assert PeerConfig.parse({"address": "127.0.0.1:7440", "method": name}).algorithm == "KD-PDFL"
 
 
 def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "peer.toml").write_text('address = "10.0.0.1:7440"\nidentity = "mine"')
-    one = Settings.load(tmp_path / "peer.toml")
+    one = PeerConfig.load(tmp_path / "peer.toml")
     assert one.identity == tmp_path / "mine"
     assert one.state == tmp_path / "state"
 
@@ -54,7 +54,7 @@ def test_folders_are_relative_to_the_file(tmp_path: Path) -> None:
 def test_a_peer_of_its_own_has_all_of_its_data() -> None:
     source = {"name": "synthetic", "groups": 1, "classes": 3, "features": 6, "samples": 50}
     data = {"set": source, "validation": 0.0}
-    one = Settings.parse({**ADDRESS, "data": data, "members": 5})
+    one = PeerConfig.parse({**ADDRESS, "data": data, "members": 5})
     federation = one.federation(None)
     client = one.client_of("ward-3", federation)
     assert len(federation.train.count) == 1
@@ -111,14 +111,14 @@ def test_a_client_of_an_experiment_has_its_part(tmp_path: Path) -> None:
 )
 def test_mistakes_are_explained(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Settings.parse(values)
+        PeerConfig.parse(values)
 
 
 def test_what_it_listens_at_may_differ_from_what_others_dial() -> None:
-    one = Settings.parse({"address": "peer-a.example.org:17000", "listen": "[::]:7000"})
+    one = PeerConfig.parse({"address": "peer-a.example.org:17000", "listen": "[::]:7000"})
     assert (one.address, one.listen) == ("peer-a.example.org:17000", "[::]:7000")
-    assert Settings.parse(ADDRESS).listen is None
-    assert Settings.parse(one.plain()) == one
+    assert PeerConfig.parse(ADDRESS).listen is None
+    assert PeerConfig.parse(one.plain()) == one
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, text: str | None, message: st
     if text is not None:
         file.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        Settings.load(file)
+        PeerConfig.load(file)
 
 
 @pytest.mark.parametrize(

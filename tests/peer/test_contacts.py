@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.learning.contacts import ContactBook, Place
+from coterie.peer.learning.contacts import ContactBook, SlotChoice
 from coterie.peer.transport.base import ModelEnvelope, Seen, Version
 
 
@@ -25,7 +25,7 @@ def test_a_question_about_a_model_records_nothing() -> None:
     assert one.is_newer(letter(6))
     assert one.is_newer(letter(1, sender="p2"))
     assert one.newest() == before
-    one.record(letter(6))
+    one.record_newest(letter(6))
     assert not one.is_newer(letter(6))
     assert one.newest() == {"p1": Seen(0, Version(1, 6), "ab" * 8)}
 
@@ -41,25 +41,25 @@ def test_what_was_taken_before() -> None:
 
 def test_an_entry_of_the_row_is_given_when_that_is_said() -> None:
     one = company(p1=1)
-    assert one.place("p1", ()) == Place(1, False, None)
-    assert one.place("p2", ()) == one.place("p3", ()) == Place(2, True, None)
+    assert one.find_slot("p1", ()) == SlotChoice(1, False, None)
+    assert one.find_slot("p2", ()) == one.find_slot("p3", ()) == SlotChoice(2, True, None)
     assert one.slots == {"p1": 1}
     seen = one.slots
-    one.give("p2", one.place("p2", ()))
-    one.give("p3", one.place("p3", ()))
+    one.assign_slot("p2", one.find_slot("p2", ()))
+    one.assign_slot("p3", one.find_slot("p3", ()))
     assert one.slots == {"p1": 1, "p2": 2, "p3": 3}
     assert seen == {"p1": 1}  # who looks from another thread sees one state of affairs
     with pytest.raises(Refused, match="all 4 entries") as caught:
-        one.place("p4", ["p9"])
+        one.find_slot("p4", ["p9"])
     assert caught.value.reason is Reason.FULL
-    assert one.place("p4", ["p9", "p2", "p1"]) == Place(2, True, "p2")
-    one.give("p4", Place(2, True, "p2"))
+    assert one.find_slot("p4", ["p9", "p2", "p1"]) == SlotChoice(2, True, "p2")
+    one.assign_slot("p4", SlotChoice(2, True, "p2"))
     assert one.slots == {"p1": 1, "p3": 3, "p4": 2}
 
 
 def test_refusals_are_counted_by_reason_and_by_peer() -> None:
     one = company()
-    assert [one.refuse(peer, Reason.STALE) for peer in ("p1", "p1", "p2")] == [1, 2, 1]
+    assert [one.count_refusal(peer, Reason.STALE) for peer in ("p1", "p1", "p2")] == [1, 2, 1]
     assert one.refusals == {"stale": 3}
     assert one.stats_of("p1").outcomes == {"refused: stale": 2}
 
@@ -67,22 +67,22 @@ def test_refusals_are_counted_by_reason_and_by_peer() -> None:
 def test_the_slow_are_asked_less_often() -> None:
     """One whose answers take ten seconds, where an exchange waits for one: half of the time at most."""
     one = company()
-    assert not one.rests("p1", 0.0, 1.0)
+    assert not one.is_resting("p1", 0.0, 1.0)
     contact = one.stats_of("p1")
     contact.asked = 100.0
     contact.took(10.0)
-    assert one.usual(["p1", "p2"]) == {"p1": 10.0}
-    assert [one.rests("p1", now, 1.0) for now in (101.0, 119.0, 121.0)] == [True, True, False]
-    assert not one.rests("p1", 101.0, 10.0)  # an exchange would wait for it
+    assert one.usual_seconds(["p1", "p2"]) == {"p1": 10.0}
+    assert [one.is_resting("p1", now, 1.0) for now in (101.0, 119.0, 121.0)] == [True, True, False]
+    assert not one.is_resting("p1", 101.0, 10.0)  # an exchange would wait for it
     for _ in range(20):
         contact.took(0.5)
-    assert 0.5 < one.usual(["p1"])["p1"] < 0.52
-    assert not one.rests("p1", 101.0, 1.0)
+    assert 0.5 < one.usual_seconds(["p1"])["p1"] < 0.52
+    assert not one.is_resting("p1", 101.0, 1.0)
 
 
 def test_late_answers_are_counted() -> None:
     one = company()
-    assert [one.late("p1"), one.late("p1")] == [1, 2]
+    assert [one.count_late("p1"), one.count_late("p1")] == [1, 2]
     assert one.refusals == {"late": 2}
     one.stats_of("p1").took(1 / 3)
     (row,) = one.view([{"id": "p1"}], 0.0)

@@ -18,7 +18,8 @@ from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.membership.directory import StaticDirectory
 from coterie.peer.node import Node
 from coterie.peer.persistence import journal
-from coterie.peer.persistence.checkpoint import Store
+from coterie.peer.persistence.checkpoint import StateFolder
+from coterie.peer.persistence.life import Life
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope, Version
 from coterie.peer.transport.in_memory import InMemoryNetwork, InMemoryTransport
@@ -32,13 +33,13 @@ from tests.waiting import eventually
 
 
 def rows(node: Node, kind: str) -> list[dict[str, Any]]:
-    return [row for row in journal.read(node.store.journal) if row["kind"] == kind]
+    return [row for row in journal.read(node.folder.journal) if row["kind"] == kind]
 
 
 def model(node: Node, sender: str, version: Version, shift: float = 0.0) -> ModelEnvelope:
     """A letter with this node's own model, moved by `shift`."""
     message = {k: v + shift for k, v in node.client.offer(node.trainer.now.state, 0).items()}
-    return codec.seal(node.schema, sender, node.settings.run, version, message)
+    return codec.seal(node.schema, sender, node.config.run, version, message)
 
 
 def test_four_peers_learn_exchange_and_finish(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_four_peers_learn_exchange_and_finish(tmp_path: Path) -> None:
         assert status["evaluated"]["t"] == 60
         # A slow star meets a closing phase; a late broadcast one who has pulled a newer model meanwhile.
         assert not status["refusals"].keys() - {"stopping", "stale"}
-        woken = rows(node, "wake")
+        woken = rows(node, "mix")
         assert len(woken) == status["exchanges"]
         assert all(row["t"] <= 54 for row in woken)  # the last tenth is local only
         assert {peer for row in woken for peer, _, _ in row["heard"]} <= {"p0", "p1", "p2", "p3"} - {node.id}
@@ -76,7 +77,7 @@ def test_learning_goes_on_when_nobody_answers(tmp_path: Path) -> None:
     assert node.trainer.now.version.event == 60  # sixty local steps and nothing else
     assert node.contact_book.stats["p1"].outcomes["no answer"] > 0
     assert rows(node, "missed")[0]["peer"] in ("p1", "p2", "p3")
-    assert not rows(node, "wake")
+    assert not rows(node, "mix")
 
 
 class MadeUp(InMemoryTransport):
@@ -142,9 +143,9 @@ def test_a_slow_member_keeps_nobody_waiting_and_is_heard_later(tmp_path: Path) -
             await eventually(lambda: star.exchanges >= before + 10)
             assert line.pulls == 1  # one at a time
             assert star.status()["refusals"]["late"] >= star.contact_book.stats_of("p2").outcomes["late"] == 1
-            assert not any("p2" in told(row) for row in rows(star, "wake"))
+            assert not any("p2" in told(row) for row in rows(star, "mix"))
             line.may_pull.set()
-            await eventually(lambda: any("p2" in told(row) for row in rows(star, "wake")))
+            await eventually(lambda: any("p2" in told(row) for row in rows(star, "mix")))
             await eventually(lambda: line.pushes == 1)
             before = star.exchanges
             await eventually(lambda: star.exchanges >= before + 10)
@@ -160,14 +161,14 @@ def test_a_slow_member_keeps_nobody_waiting_and_is_heard_later(tmp_path: Path) -
     nodes = asyncio.run(main())
     said = "an exchange went on without the answer of p2"
     assert any(row["text"].startswith(said) for row in rows(nodes[0], "missed") if row["peer"] == "p2")
-    assert check({node.id: [*journal.read(node.store.journal)] for node in nodes}, ["p0", "p1", "p2"]) == []
+    assert check({node.id: [*journal.read(node.folder.journal)] for node in nodes}, ["p0", "p1", "p2"]) == []
     assert all(one.agrees for one in replay([tmp_path]))
 
 
 def test_a_late_answer_of_one_that_is_no_member_any_more_is_dropped(tmp_path: Path) -> None:
     async def main() -> Node:
         async with alone(tmp_path, rate=1, train={"iterations": 100_000}) as node:
-            node.roster = StaticDirectory({"p1": "", "p2": ""}, "p0")
+            node.directory = StaticDirectory({"p1": "", "p2": ""}, "p0")
             may, events = asyncio.Event(), iter(range(1, 100))
 
             async def pull(peer: str, address: str) -> ModelEnvelope:
@@ -177,7 +178,7 @@ def test_a_late_answer_of_one_that_is_no_member_any_more_is_dropped(tmp_path: Pa
 
             node._transport = MadeUp(pull)
             await node.exchange()
-            node.roster = StaticDirectory({"p1": ""}, "p0")
+            node.directory = StaticDirectory({"p1": ""}, "p0")
             may.set()
             await eventually(lambda: "p2" not in node.pulls)
             await node.exchange()
@@ -185,7 +186,7 @@ def test_a_late_answer_of_one_that_is_no_member_any_more_is_dropped(tmp_path: Pa
         return node
 
     node = asyncio.run(main())
-    assert [[sender for sender, *_ in row["heard"]] for row in rows(node, "wake")] == [["p1"], ["p1"]]
+    assert [[sender for sender, *_ in row["heard"]] for row in rows(node, "mix")] == [["p1"], ["p1"]]
 
 
 def test_a_broadcast_is_taken_once_and_nothing_older(tmp_path: Path) -> None:
@@ -228,7 +229,7 @@ def test_whoever_pushes_all_the_time_is_refused_after_its_share(tmp_path: Path) 
     async def main() -> None:
         clock = [0.0]
         async with alone(tmp_path, rate=20, method={"name": "KD-PDFL", "adoption": "mix"}) as node:
-            node.allowance = PushBudget(lambda: clock[0], share=0.1, most=1e-6)
+            node.push_budget = PushBudget(lambda: clock[0], share=0.1, most=1e-6)
             assert await node.deliver(model(node, "p1", Version(1, 1), 0.1))
             pushed = model(node, "p1", Version(1, 2), 0.1)
             with pytest.raises(
@@ -324,7 +325,7 @@ class Signed(StaticDirectory):
 def test_a_push_is_of_a_life_that_its_sender_has_signed(tmp_path: Path) -> None:
     async def main() -> None:
         async with alone(tmp_path, rate=20) as node:
-            node.roster = Signed(node.settings.peers, "p0")
+            node.directory = Signed(node.config.peers, "p0")
             assert await node.deliver(model(node, "p1", Version(3, 1), 0.1))
             with pytest.raises(Refused, match="of the incarnation 4; its signed record says 3") as caught:
                 await node.deliver(model(node, "p1", Version(4, 1), 0.1))
@@ -340,17 +341,17 @@ def test_a_peer_does_not_go_on_from_a_life_after_the_end_of_its_certificate(tmp_
     async def main() -> Node:
         async with alone(tmp_path, train={"iterations": 100_000}) as node:
             await node.trainer.at(10)
-            node.outbid(2**62)
+            node.raise_incarnation(2**62)
             await node.trainer.at(30)
             return node
 
     before = asyncio.run(main())
     assert before.incarnation == 2**62
-    store = Store(before.store.folder)
-    node = Node("p0", before.settings, before.client, store, before.roster, wall=7.0, latest=10_000)
-    assert node.incarnation == 7000
-    node.leave()
-    store.close()
+    folder = StateFolder.open(before.folder.root)
+    life = Life.open(folder, "p0", before.config.run, before.client.first(), wall=7.0, latest=10_000)
+    assert life.incarnation == 7000
+    life.journal.close()
+    folder.close()
 
 
 def test_a_peer_that_lost_its_state_has_a_higher_incarnation(tmp_path: Path) -> None:
@@ -371,8 +372,8 @@ def test_a_peer_that_is_outbid_goes_on_with_its_model_in_a_higher_incarnation(tm
         async with alone(tmp_path, train={"iterations": 100_000}) as node:
             await node.trainer.at(10)
             before = node.trainer.now.version
-            node.outbid(before.incarnation + 70)
-            node.outbid(before.incarnation + 3)  # late news
+            node.raise_incarnation(before.incarnation + 70)
+            node.raise_incarnation(before.incarnation + 3)  # late news
             await node.trainer.at(30)
             letter = await node.offer("p1")
             assert letter.version.incarnation == node.incarnation == before.incarnation + 70
@@ -392,7 +393,7 @@ def test_a_peer_that_is_outbid_goes_on_with_its_model_in_a_higher_incarnation(tm
 def test_another_process_of_the_same_id_is_a_fault_but_no_end(tmp_path: Path) -> None:
     async def main() -> None:
         async with alone(tmp_path, train={"iterations": 100_000}, save=0.02) as node:
-            node.duplicate("another process runs as p0 at 10.0.0.9:7440; stop one of them")
+            node.report_duplicate("another process runs as p0 at 10.0.0.9:7440; stop one of them")
             await node.trainer.at(node.trainer.now.t + 20)  # saved meanwhile, which ends other faults
             assert "stop one of them" in node.status()["fault"]
             assert [row["text"] for row in rows(node, "duplicate")] == [node.status()["fault"]]
@@ -447,9 +448,9 @@ def test_refused_on_a_full_disk_means_that_nothing_has_changed(tmp_path: Path) -
             await node.trainer.at(1)  # the next step is a hundred seconds away
             assert await node.deliver(model(node, "p1", Version(1, 1), 0.2))
             letter, unknown = (model(node, peer, Version(1, 7), 0.3) for peer in ("p1", "p4"))
-            node.roster = Shrinking({}, gone=["p3"])
+            node.directory = Shrinking({}, gone=["p3"])
             before, book, slots = node.trainer.now, node.contact_book.newest(), node.contact_book.slots
-            with full_after(node.store.journal.stat().st_size):
+            with full_after(node.folder.journal.stat().st_size):
                 for one in (letter, letter, unknown):
                     with pytest.raises(Refused, match="cannot write its journal") as caught:
                         await node.deliver(one)
@@ -466,7 +467,7 @@ def test_refused_on_a_full_disk_means_that_nothing_has_changed(tmp_path: Path) -
 
     node = asyncio.run(main())
     assert [row["version"] for row in rows(node, "adopt")] == [[1, 1], [1, 7], [1, 7]]
-    assert check({"p0": [*journal.read(node.store.journal)]}, {"p0", "p1", "p4"}) == []
+    assert check({"p0": [*journal.read(node.folder.journal)]}, {"p0", "p1", "p4"}) == []
 
 
 def test_a_last_model_that_cannot_be_saved_is_told(tmp_path: Path) -> None:
@@ -491,7 +492,7 @@ def test_it_does_not_go_on_without_what_goes_on_beside_it(tmp_path: Path) -> Non
         peer = Peer(InMemoryNetwork(), settings(0, tmp_path, train={"iterations": 100_000}))
         transport = peer.network.join(peer.name, peer.settings.address, peer.node)
         try:
-            await peer.node.live(transport, peer.stop, [asyncio.ensure_future(fail())])
+            await peer.node.run(transport, peer.stop, [asyncio.ensure_future(fail())])
         finally:
             await transport.close()
             peer.close()
@@ -507,7 +508,7 @@ def test_a_short_journal_forgets_nothing_that_matters(tmp_path: Path) -> None:
             for event in range(1, 40):
                 last = model(node, "p1", Version(3, event), 0.01)
                 assert await node.deliver(last)
-            await eventually(lambda: next(journal.read(node.store.journal))["kind"] == "past")
+            await eventually(lambda: next(journal.read(node.folder.journal))["kind"] == "past")
             first = node.incarnation
         async with alone(tmp_path, journal=0.002) as again:
             assert again.incarnation > first
@@ -552,7 +553,7 @@ def test_the_entry_of_the_longest_gone_is_used_again_and_starts_afresh(tmp_path:
             with pytest.raises(Refused) as caught:
                 await node.deliver(model(node, "p4", Version(1, 1)))
             assert caught.value.reason is Reason.FULL
-            node.roster = Shrinking({}, gone=["p2", "p3"])
+            node.directory = Shrinking({}, gone=["p2", "p3"])
             learned = node.trainer.now.state.rows["w"].clone()
             assert await node.deliver(model(node, "p4", Version(1, 1), float("nan")))  # changes nothing
             assert node.contact_book.slots == {"p1": 1, "p3": 3, "p4": 2}
@@ -599,13 +600,13 @@ def test_quorum(tmp_path: Path) -> None:
 
     async def main() -> None:
         peer = Peer(InMemoryNetwork(), settings(0, tmp_path, quorum=3))
-        peer.node.roster = StaticDirectory({"p1": "127.0.0.1:7001"}, "p0")
+        peer.node.directory = StaticDirectory({"p1": "127.0.0.1:7001"}, "p0")
         transport = peer.network.join("p0", "here", peer.node)
-        life = asyncio.ensure_future(peer.node.live(transport, peer.stop))
+        life = asyncio.ensure_future(peer.node.run(transport, peer.stop))
         with pytest.raises(Refused, match="has not begun to learn yet"):
             await peer.node.deliver(model(peer.node, "p1", Version(1, 1)))
         assert (await peer.node.offer("p1")).version.event == 0
-        peer.node.roster = StaticDirectory(peer.settings.peers, "p0")
+        peer.node.directory = StaticDirectory(peer.settings.peers, "p0")
         await eventually(lambda: peer.node.learning)
         peer.stop.set()
         await life

@@ -14,13 +14,13 @@ PLAIN = "error:1000009c:SSL routines:OPENSSL_internal:HTTP_REQUEST: Invalid cert
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     """In a process whose standard error can be taken away."""
-    head = "import os, sys; from coterie.peer.observability.tls_failures import overheard; told = []\n"
+    head = "import os, sys; from coterie.peer.observability.tls_failures import tap_stderr; told = []\n"
     return subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, timeout=60)
 
 
 def test_failed_handshakes_are_told_and_the_rest_passes() -> None:
     ended = run(f"""
-with overheard() as heard:
+with tap_stderr() as heard:
     heard.read(told.append)  # there is nothing yet
     os.write(2, b"{HEAD}{EXPIRED}\\nfrom elsewhere\\nW1115 22:13:46.378295   1 log.cc:102] Log le")
     heard.read(told.append)
@@ -49,7 +49,7 @@ for one in told:
 
 def test_whoever_writes_never_waits_for_the_reader() -> None:
     ended = run("""
-with overheard():
+with tap_stderr():
     for _ in range(10_000):
         try:
             os.write(2, bytes(1000))
@@ -62,7 +62,7 @@ with overheard():
 
 def test_a_crash_leaves_its_stack() -> None:
     ended = run("""
-with overheard():
+with tap_stderr():
     os.abort()
 """)
     assert "Fatal Python error: Aborted" in ended.stderr

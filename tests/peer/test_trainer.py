@@ -44,7 +44,7 @@ def test_without_an_end_it_is_evaluated_once_a_second_and_else_as_asked(tmp_path
         began = time.monotonic()
         async with alone(folder, train=train, evaluate={"every": 5}, rate=400) as node, asyncio.timeout(30):
             await node.trainer.at(600)
-        rows = journal.read(node.store.journal)
+        rows = journal.read(node.folder.journal)
         return time.monotonic() - began, [row["t"] for row in rows if row["kind"] == "evaluated"]
 
     took, seldom = asyncio.run(until_600(ENDLESS))

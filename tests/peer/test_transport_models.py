@@ -49,7 +49,7 @@ def test_row_10_a_replay_is_without_effect_and_a_conflict_is_refused(wards: Fede
         async def deliver(self, letter: ModelEnvelope) -> bool:
             if not company.is_newer(letter):
                 return False
-            company.record(letter)
+            company.record_newest(letter)
             return await super().deliver(letter)
 
     async def main() -> None:

@@ -14,7 +14,7 @@ import pytest
 from coterie import saved
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.streams import Stream
-from coterie.peer.config import Settings
+from coterie.peer.config import PeerConfig
 from coterie.peer.persistence import checkpoint, journal
 from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import Agreement, replay
@@ -73,18 +73,18 @@ def test_every_method_again(method: str, tmp_path: Path) -> None:
     assert found["p2"].lives == 2
     assert found["p2"].steps > 50  # the steps between the older model and the kill were taken twice
     if method != "Local":
-        assert sum(one.wakes for one in found.values()) >= 6
+        assert sum(one.mixes for one in found.values()) >= 6
         assert sum(one.adoptions for one in found.values()) >= 4
 
 
 def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
-    def ward(number: int) -> Settings:
+    def ward(number: int) -> PeerConfig:
         home = tmp_path / f"ward{number}"
         home.mkdir()
         x = Stream(number, "ward").normal(80).view(40, 2).tolist()
         rows = "".join(f"{a},{b},{'ill' if a > b else 'well'}\n" for a, b in x)
         (home / "ward.csv").write_text(f"a,b,label\n{rows}")
-        return Settings.parse(
+        return PeerConfig.parse(
             {
                 "address": f"127.0.0.1:{7000 + number}",
                 "peers": {f"p{i}": f"127.0.0.1:{7000 + i}" for i in range(2)},
@@ -109,7 +109,7 @@ def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
     asyncio.run(main())
     found = replay([tmp_path])
     assert all(one.agrees and one.t == 40 for one in found)
-    assert sum(one.wakes for one in found) > 4
+    assert sum(one.mixes for one in found) > 4
     model = tmp_path / "ward0" / "state" / "model.safetensors"
     form, facts, tensors = saved.load(model, checkpoint.FORMAT)
     # Inputs are scaled as is saved with the model, not as fits the file now.
@@ -143,7 +143,7 @@ def flipped(state: Path) -> None:
     """Flip one bit of a journal: the last digit of an iteration is another one, so the line is still JSON."""
     file = state / "journal.jsonl"
     data = bytearray(file.read_bytes())
-    data[data.index(b",", data.index(b'"t": ', data.index(b'"wake"'))) - 1] ^= 1
+    data[data.index(b",", data.index(b'"t": ', data.index(b'"mix"'))) - 1] ^= 1
     file.write_bytes(data)
 
 
@@ -189,7 +189,7 @@ def test_killed_between_the_save_and_the_word_of_it(logs: Path, tmp_path: Path) 
 
 def another_slot(row: dict[str, Any]) -> dict[str, Any]:
     """A journal that lies about whom it listened to."""
-    if row["kind"] == "wake":
+    if row["kind"] == "mix":
         row["heard"] = [[peer, version, (slot + 1) % 4] for peer, version, slot in row["heard"]]
     return row
 
@@ -202,7 +202,7 @@ def test_a_journal_that_lies_is_found(logs: Path, tmp_path: Path) -> None:
     parted = {peer: one.parted for peer, one in found.items() if one.parted is not None}
     assert parted["p0"].after == min(one.after for one in parted.values())  # the others only heard of it
     lines = (logs / "p0" / "journal.jsonl").read_text().splitlines()
-    assert parted["p0"].line >= next(i for i, line in enumerate(lines, 1) if '"wake"' in line)
+    assert parted["p0"].line >= next(i for i, line in enumerate(lines, 1) if '"mix"' in line)
 
 
 def mute(row: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def mute(row: dict[str, Any]) -> dict[str, Any]:
     ("spoil", "message"),
     [
         (lambda logs: shutil.rmtree(logs / "p3"), "heard p3, whose journal is not among those given"),
-        (lambda logs: changed(logs / "p3", lambda r: r if r["kind"] != "wake" else None), "is of event"),
+        (lambda logs: changed(logs / "p3", lambda r: r if r["kind"] != "mix" else None), "is of event"),
         (lambda logs: (logs / "p3" / "journal.jsonl").write_text(""), "does not begin with the start"),
         (
             lambda logs: changed(logs / "p3", lambda r: r if r["kind"] in ("start", "slot") else None),

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from coterie.peer.config import Settings
+from coterie.peer.config import PeerConfig
 from coterie.swarm.plan import free_ports, lay_out, names, peer_settings, world_of
 from coterie.swarm.process import PeerProcess
 from tests import waiting
@@ -34,7 +34,7 @@ def hatched(
     )
     world = world_of(e, method)
     settings = peer_settings(world, free_ports(peers), **changes)
-    settings = [Settings.parse({**one.plain(), **own.get(i, {})}) for i, one in enumerate(settings)]
+    settings = [PeerConfig.parse({**one.plain(), **own.get(i, {})}) for i, one in enumerate(settings)]
     files = lay_out(folder, settings)
     processes = [PeerProcess(name, file) for name, file in zip(names(peers), files, strict=True)]
     try:

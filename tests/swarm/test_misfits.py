@@ -39,7 +39,7 @@ def test_misfits(tmp_path: Path) -> None:
         until(lambda: complaint(peers[0], "different models", "p1", "F32[7"), peers)
         until(lambda: complaint(peers[2], "another algorithm: p0 has 'KD-PDFL', p2 has 'FedAvg'"), peers)
         until(
-            lambda: complaint(peers[3], "gossip failed", f"p0@127.0.0.1:{nobody}", "does not answer"), peers
+            lambda: complaint(peers[3], "gossip_failed", f"p0@127.0.0.1:{nobody}", "does not answer"), peers
         )
         until(lambda: complaint(peers[4], "another run: p0 has 'swarm', p4 has 'another'"), peers)
         before = [peer.status() for peer in peers]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from coterie.core.types import Message
-from coterie.peer.config import Settings
+from coterie.peer.config import PeerConfig
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.identity.authority import Authority
 from coterie.peer.identity.identity import Identity
@@ -53,7 +53,7 @@ class Siege:
         self.address = self.world.addresses[0]
         self.members = _Members(folder / "attackers", self.world.authority)
         self._identities: dict[str, Identity] = {}
-        settings = Settings.load(folder / HOME / "peer.toml")
+        settings = PeerConfig.load(folder / HOME / "peer.toml")
         client = settings.client_of(HOME, settings.federation(None))
         self.message: Message = client.offer(client.first(), 0)
         self.schema = Schema.of(self.message, client.own.names)
@@ -144,7 +144,7 @@ class Siege:
     def taken(self) -> list[dict[str, Any]]:
         """What p0 took from attackers."""
         adopted = [row for row in self.world.rows(HOME, "adopt") if row["peer"] in ATTACKERS]
-        woken = [row for row in self.world.rows(HOME, "wake") if {x[0] for x in row["heard"]} & {*ATTACKERS}]
+        woken = [row for row in self.world.rows(HOME, "mix") if {x[0] for x in row["heard"]} & {*ATTACKERS}]
         return adopted + woken
 
     @contextlib.contextmanager

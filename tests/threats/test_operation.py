@@ -104,7 +104,7 @@ def test_one_bit_of_a_journal_is_flipped(tmp_path: Path) -> None:
         world.start("p1")
         world.agree(seconds=30)
         world.exchanged()
-        (damage,) = world.said("p1", "damaged")
+        (damage,) = world.said("p1", "journal_damaged")
         assert damage["level"] == "error"
         assert "is damaged in line 1, from byte 0 on: its checksum does not fit" in damage["why"]
         (aside,) = file.parent.glob("journal.damaged-*.jsonl")

@@ -54,7 +54,7 @@ async def steal(siege: Siege, thief: Identity) -> list[Reason]:
 
 def heard(world: World, since: int) -> list[Any]:
     """Of p1 by p0, under the certificate that began then."""
-    woken = world.rows(HOME, "wake")
+    woken = world.rows(HOME, "mix")
     pulled = [x for row in woken for x, s in zip(row["heard"], row["since"], strict=True) if s == since]
     pushed = [row for row in world.rows(HOME, "adopt") if row["peer"] == OWNER and row["since"] == since]
     return [x for x in pulled if x[0] == OWNER] + pushed

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from coterie.core.toml import dumps
-from coterie.peer.config import ENDLESS, Settings
+from coterie.peer.config import ENDLESS, PeerConfig
 from coterie.peer.identity.authority import BACKDATED, REQUEST, Authority, request
 from coterie.peer.identity.identity import Identity
 from coterie.peer.persistence import journal
@@ -113,11 +113,11 @@ class World:
         """Write a peer's settings."""
         file = self.folder / name / "peer.toml"
         file.parent.mkdir(exist_ok=True)
-        file.write_text(dumps(Settings.parse(values).plain()))
+        file.write_text(dumps(PeerConfig.parse(values).plain()))
 
     def change(self, name: str, **values: Any) -> None:
         """Other settings, from the next start on."""
-        self.settle(name, {**Settings.load(self.folder / name / "peer.toml").plain(), **values})
+        self.settle(name, {**PeerConfig.load(self.folder / name / "peer.toml").plain(), **values})
 
     def start(self, *some: str) -> None:
         """These, or all."""

@@ -37,7 +37,7 @@ def run(
 
     Example:  coterie peer run PEER.toml
     """
-    from coterie.peer.process import run as serve
+    from coterie.peer.app import run as serve
 
     serve(file, data)
 

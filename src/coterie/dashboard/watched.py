@@ -32,7 +32,7 @@ class Event(NamedTuple):
     at: float | None
     """The clock of this process; None: before the first look."""
     kind: str
-    """As in the journal: start, wake, adopt, told, missed, refused, left."""
+    """As in the journal: start, mix, adopt, told, missed, refused, left."""
     t: int | None = None
     peers: tuple[str, ...] = ()
     weight: tuple[float | None, ...] | None = None
@@ -113,7 +113,7 @@ class Tail:
                 continue
 
 
-_KINDS = ("start", "wake", "adopt", "told", "missed", "refused", "left")
+_KINDS = ("start", "mix", "adopt", "told", "missed", "refused", "left")
 
 
 def _told(row: Mapping[str, Any], at: float | None) -> Event:
@@ -142,7 +142,7 @@ def happened(before: Status, after: Status, at: float) -> Iterator[Event]:
     pulled = [m for m, new in more if "pulled" in new]
     taken = [m for m, new in more if "pulled" not in new and _weighed_anew(former.get(m["id"]), m)]
     if after["exchanges"] > before["exchanges"] and pulled:
-        yield _of("wake", pulled, at, t)
+        yield _of("mix", pulled, at, t)
     for m in taken:
         yield _of("adopt", [m], at, t)
     if told := [m for m, new in more if new & {"pushed", "had it"}]:

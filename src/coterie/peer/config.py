@@ -1,6 +1,6 @@
 """PEER.toml: what one peer is, has and does, as frozen and validated data.
 
-Settings
+PeerConfig
   address, listen                          where others dial it, and where it listens
   seeds, peers, identity, state            whom it knows, who it is
   run, members, seed, client, slots        which run of the federation, and its place in it
@@ -50,7 +50,7 @@ from coterie.peer.identity.names import Contact, address_error, id_error
 from coterie.peer.learning.client import Client, ClientData
 from coterie.peer.membership.records import MOST_RECORDS
 
-__all__ = ["ENDLESS", "Exchange", "Settings", "is_loopback"]
+__all__ = ["ENDLESS", "Exchange", "PeerConfig", "is_loopback"]
 
 ENDLESS = 2**31 - 1
 """`train.iterations` of a peer that learns until it is stopped."""
@@ -140,7 +140,7 @@ class Exchange(_Frozen):
     """The share of models that are lost on purpose, for experiments."""
 
 
-class Settings(_Frozen):
+class PeerConfig(_Frozen):
     """One peer."""
 
     address: Annotated[str, AfterValidator(_own_address)]
@@ -190,6 +190,8 @@ class Settings(_Frozen):
     data of its own 256 unless it is named."""
     status: Annotated[str, AfterValidator(_local)] = "127.0.0.1:0"
     """Where metrics, health and status are shown; port 0: any free one."""
+    tls_failures: bool = False
+    """Log and count failed TLS handshakes, by reading what gRPC writes to standard error."""
     home: Path | None = None
     """Where modules of your own are looked for first; absent: beside this file."""
 
@@ -210,7 +212,7 @@ class Settings(_Frozen):
         return values
 
     @model_validator(mode="after")
-    def _fitting(self) -> Settings:
+    def _fitting(self) -> PeerConfig:
         if self.client is not None and self.client >= self.data.clients:
             raise ValueError(f"client = {self.client}, but data.clients = {self.data.clients}")
         if self.client is None and self.attack.name != NO_ATTACK:
@@ -230,7 +232,7 @@ class Settings(_Frozen):
         return self
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any]) -> Settings:
+    def parse(cls, values: Mapping[str, Any]) -> PeerConfig:
         """From plain data; every mistake is a ConfigError with a path."""
         try:
             settings = cls.model_validate(dict(values))
@@ -245,7 +247,7 @@ class Settings(_Frozen):
         return settings
 
     @classmethod
-    def load(cls, file: Path) -> Settings:
+    def load(cls, file: Path) -> PeerConfig:
         """From a TOML file; folders are relative to it."""
         try:
             values = tomllib.loads(file.read_text("utf-8"))
@@ -309,7 +311,7 @@ class Settings(_Frozen):
         (world,) = Experiment.parse(values).worlds()
         return world
 
-    def beside(self, file: Path) -> Path | None:
+    def data_folder(self, file: Path) -> Path | None:
         """Where its data lie unless that is said: those of its own beside PEER.toml or the state folder."""
         return file.resolve().parent if self.client is None else None
 

@@ -1,7 +1,7 @@
 """All peers' lives again, in an order that respects who heard whom, and how far they agree.
 
 A peer's models form a line from version to version, with a step back where it was killed and resumed
-from what it had saved; a wake joins lines. So the journals are a graph without cycles, and any order
+from what it had saved; a mix joins lines. So the journals are a graph without cycles, and any order
 that has a model ready before it is heard gives the same.
 """
 
@@ -58,7 +58,7 @@ class Agreement(NamedTuple):
     """Of the model compared, the last it saved; None: it never saved one."""
     t: int
     steps: int
-    wakes: int
+    mixes: int
     adoptions: int
     lives: int
     model: float
@@ -125,7 +125,7 @@ class _Life:
         self.kept: dict[Version, tuple[State, int]] = {}
         """The models that are wanted, each with the iteration it was at."""
         self.version, self.t = Version(0, 0), 0
-        self.done = self.steps = self.wakes = self.adoptions = self.lives = 0
+        self.done = self.steps = self.mixes = self.adoptions = self.lives = 0
         self.parted: Parting | None = None
 
     def run(self, others: dict[str, _Life]) -> Iterator[_Waiting]:
@@ -147,13 +147,13 @@ class _Life:
                 case "local":
                     self._steps(*row["t"])
                     self._agree(row["event"])
-                case "wake":
+                case "mix":
                     heard = []
                     for peer, version, slot in row["heard"]:
                         yield from self._wait(others, peer, Version(*version))
                         heard.append(Received(slot, _offer(others[peer], Version(*version))))
                     self._compare(row, self.twin.mix(row["t"], heard), others)
-                    self.wakes += 1
+                    self.mixes += 1
                     self._changed(row)
                 case "adopt":
                     peer, version = row["peer"], Version(*row["version"])
@@ -186,7 +186,7 @@ class _Life:
             version,
             t,
             self.steps,
-            self.wakes,
+            self.mixes,
             self.adoptions,
             self.lives,
             model,
@@ -223,7 +223,7 @@ class _Life:
         apart = {name: _apart(twin[name], peer[name]) for name in twin}
         what = max(apart, key=apart.__getitem__, default="")
         if what and apart[what] > self.tolerance:
-            after = sum(life.wakes + life.adoptions for life in others.values())
+            after = sum(life.mixes + life.adoptions for life in others.values())
             self.parted = Parting(self.done, row["kind"], row["t"], what, apart[what], after)
 
     def _agree(self, event: int) -> None:
@@ -286,7 +286,7 @@ class _Twins:
 
     def of(self, history: History) -> Twin:
         settings, scaling = history.settings, history.scaling()
-        root = self.root or settings.beside(history.folder)
+        root = self.root or settings.data_folder(history.folder)
         alike = (
             root,
             settings.client is None,

@@ -14,7 +14,7 @@ from typing import Any
 from coterie.core.errors import ConfigError, RunError
 from coterie.core.toml import dumps
 from coterie.experiment import Experiment, Population, World
-from coterie.peer.config import Settings
+from coterie.peer.config import PeerConfig
 from coterie.peer.identity.authority import REQUEST, Authority, request
 
 __all__ = ["FEDERATION", "fit_for_peers", "free_ports", "lay_out", "names", "peer_settings", "states"]
@@ -43,7 +43,7 @@ def fit_for_peers(experiment: Experiment) -> None:
 
 def peer_settings(
     world: World, ports: Sequence[int], pages: Sequence[int] = (), **more: Any
-) -> list[Settings]:
+) -> list[PeerConfig]:
     """One peer for each client of a world; each wakes as often as its twin in the simulator, on average.
 
     `pages`: the ports of their status pages; without them any that are free when they start.
@@ -77,7 +77,7 @@ def peer_settings(
     }
     seed = f"{everybody[0]}@{HOST}:{ports[0]}"
     return [
-        Settings.parse(
+        PeerConfig.parse(
             {
                 **common,
                 "address": f"{HOST}:{port}",
@@ -90,7 +90,7 @@ def peer_settings(
     ]
 
 
-def lay_out(folder: Path, settings: Sequence[Settings]) -> list[Path]:
+def lay_out(folder: Path, settings: Sequence[PeerConfig]) -> list[Path]:
     """A folder for each peer, with its key, its certificate and its PEER.toml; the CA is gone after this."""
     files = []
     with tempfile.TemporaryDirectory() as scratch:

@@ -121,7 +121,7 @@ def _run(file: Path, data: Path | None, log: Path, folder: Path, prepare: Callab
     """In the new process."""
     if prepare is not None:
         prepare()
-    from coterie.peer.process import run
+    from coterie.peer.app import run
 
     os.setsid()  # Ctrl-C is for the swarm, which tells its peers
     os.chdir(folder)

@@ -45,18 +45,10 @@ def exchanges(journals: Sequence[Rows], clients: Mapping[str, int]) -> Iterator[
     rows = []
     for client, journal_ in enumerate(journals):
         for row in journal_:
-            if row["kind"] not in ("wake", "adopt") or set(row["info"]) <= {"heard"}:
+            if (kind := row["kind"]) not in ("mix", "adopt") or set(row["info"]) <= {"heard"}:
                 continue
-            wake = row["kind"] == "wake"
-            senders = [peer for peer, _, _ in row["heard"]] if wake else [row["peer"]]
-            rows.append(
-                {
-                    "world": 0,
-                    "t": row["t"],
-                    "kind": "wake" if wake else "receive",
-                    "client": client,
-                    "neighbours": [clients[peer] for peer in senders],
-                    **row["info"],
-                }
-            )
+            senders = [peer for peer, _, _ in row["heard"]] if kind == "mix" else [row["peer"]]
+            neighbours = [clients[peer] for peer in senders]
+            at = {"world": 0, "t": row["t"], "kind": kind, "client": client, "neighbours": neighbours}
+            rows.append({**at, **row["info"]})
     yield from sorted(rows, key=lambda row: row["t"])

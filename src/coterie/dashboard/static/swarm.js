@@ -7,7 +7,7 @@ import { sortable } from "./table.js";
 
 const STATES = ["alive", "listed", "suspect", "dead", "left", "silent"];
 const KINDS = {
-  wake: "listened to", adopt: "took from", told: "sent to", missed: "no answer from", refused: "refused", start: "started", left: "said goodbye",
+  mix: "listened to", adopt: "took from", told: "sent to", missed: "no answer from", refused: "refused", start: "started", left: "said goodbye",
 };
 const VIEWS = ["status", "members", "weights", "exchanges", "refusals"];
 const ago = (seconds) => (seconds === null ? "before" : seconds < 1 ? "now" : `${duration(seconds)} ago`);

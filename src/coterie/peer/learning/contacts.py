@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.transport.base import ModelEnvelope, Seen, Version
 
-__all__ = ["ContactBook", "ContactStats", "Place"]
+__all__ = ["ContactBook", "ContactStats", "SlotChoice"]
 
 RECENT = 60.0
 """Seconds for which a peer is shown that sends models and is in no list of members."""
@@ -37,7 +37,7 @@ class ContactStats:
         self.seconds = seconds if self.seconds is None else 0.7 * self.seconds + 0.3 * seconds
 
 
-class Place(NamedTuple):
+class SlotChoice(NamedTuple):
     """An entry of the own row."""
 
     slot: int
@@ -93,14 +93,14 @@ class ContactBook:
             return False
         return True
 
-    def record(self, letter: ModelEnvelope) -> None:
+    def record_newest(self, letter: ModelEnvelope) -> None:
         """It was taken: the newest of its sender from now on."""
         self._newest[letter.sender] = Seen(letter.since, letter.version, letter.mark)
 
-    def place(self, peer: str, gone: Sequence[str]) -> Place:
+    def find_slot(self, peer: str, gone: Sequence[str]) -> SlotChoice:
         """The entry of the row for a peer: its own, a free one, or else that of the longest `gone`."""
         if peer in self.slots:
-            return Place(self.slots[peer], False, None)
+            return SlotChoice(self.slots[peer], False, None)
         taken = {self._own, *self.slots.values()}
         slot, former = next((s for s in range(self._width) if s not in taken), None), None
         if slot is None:
@@ -112,9 +112,9 @@ class ContactBook:
                     f"for {peer}; start this peer with a larger `members`",
                 )
             slot = self.slots[former]
-        return Place(slot, True, former)
+        return SlotChoice(slot, True, former)
 
-    def give(self, peer: str, place: Place) -> None:
+    def assign_slot(self, peer: str, place: SlotChoice) -> None:
         """The entry belongs to this peer from now on."""
         kept = {other: slot for other, slot in self.slots.items() if other != place.former}
         self.slots = {**kept, peer: place.slot}
@@ -125,12 +125,12 @@ class ContactBook:
         contact.outcomes[outcome] += 1
         return contact.outcomes[outcome]
 
-    def late(self, peer: str) -> int:
+    def count_late(self, peer: str) -> int:
         """An exchange went on without its answer; how often that happened with this peer."""
         self.refusals[Reason.LATE.value] += 1
         return self.count(peer, "late")
 
-    def rests(self, peer: str, now: float, patience: float) -> bool:
+    def is_resting(self, peer: str, now: float, patience: float) -> bool:
         """Whether it is left alone for now: a peer so slow that no exchange waits for it, asked lately.
 
         So it is asked for half of the time at most, and its line has room for what it wants to do itself.
@@ -139,17 +139,17 @@ class ContactBook:
         seconds = one.seconds or 0.0
         return seconds > patience and now - one.asked < 2 * seconds
 
-    def usual(self, peers: Collection[str]) -> dict[str, float]:
+    def usual_seconds(self, peers: Collection[str]) -> dict[str, float]:
         """Look up the seconds that a pull from each of these takes, where that is known."""
         known = {peer: self.stats[peer].seconds for peer in peers if peer in self.stats}
         return {peer: seconds for peer, seconds in known.items() if seconds is not None}
 
-    def refuse(self, peer: str, reason: Reason) -> int:
+    def count_refusal(self, peer: str, reason: Reason) -> int:
         """A refusal, on either side; how often it happened with this peer."""
         self.refusals[reason.value] += 1
         return self.count(peer, f"refused: {reason}")
 
-    def weigh(self, senders: Sequence[str], info: Mapping[str, Any]) -> None:
+    def record_weights(self, senders: Sequence[str], info: Mapping[str, Any]) -> None:
         """Keep the weights that a method reports, for people."""
         weights = info.get("weight")
         if isinstance(weights, list) and len(weights) == len(senders):

@@ -163,9 +163,9 @@ class TrainingThread:
             )
             heard = [[x.sender, x.version, slot] for x, slot in taken]
             digests, since = [x.mark for x, _ in taken], [x.since for x, _ in taken]
-            mixed = self._recorded("wake", mixing, heard=heard, digests=digests, since=since)
+            mixed = self._recorded("mix", mixing, heard=heard, digests=digests, since=since)
             for letter, _ in taken:
-                self.contact_book.record(letter)
+                self.contact_book.record_newest(letter)
             return MixOutcome(mixed, [letter.sender for letter, _ in taken], refused)
 
         return self.do(act)
@@ -181,7 +181,7 @@ class TrainingThread:
             facts = {"peer": letter.sender, "version": letter.version, "slot": slot, "digest": letter.mark}
             mixing = partial(self.local_client.adopt, ReceivedMessage(slot, letter.message))
             mixed = self._recorded("adopt", mixing, **facts, since=letter.since)
-            self.contact_book.record(letter)
+            self.contact_book.record_newest(letter)
             return mixed
 
         return self.do(act)
@@ -201,7 +201,7 @@ class TrainingThread:
 
     def _slot(self, peer: str, gone: Sequence[str]) -> int:
         """The entry of the own row that belongs to a peer; one that was another's starts afresh."""
-        place = self.contact_book.place(peer, gone)
+        place = self.contact_book.find_slot(peer, gone)
         if not place.new:
             return place.slot
 
@@ -213,7 +213,7 @@ class TrainingThread:
             record(self.now, {})
         else:
             self.local_client.reset_slot(place.slot, record)
-        self.contact_book.give(peer, place)
+        self.contact_book.assign_slot(peer, place)
         return place.slot
 
     def _pending_future(self) -> asyncio.Future[Any]:

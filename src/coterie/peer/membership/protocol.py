@@ -91,6 +91,8 @@ class Event(NamedTuple):
     """A status, or joined, revoked, expired, forgotten, refused, deny-list, outbid or duplicate."""
     id: str
     text: str
+    incarnation: int | None = None
+    """The own one, if it was outbid."""
 
 
 @dataclass
@@ -326,7 +328,8 @@ class Membership:
         self._outbids += 1
         self._speak(left=self._own.left, incarnation=record.incarnation + 1)
         self.due = min(self.due, now)
-        self._tell("outbid", record.id, f"{record.id} goes on with incarnation {self._own.incarnation}")
+        new = self._own.incarnation
+        self._events.append(Event("outbid", record.id, f"{record.id} goes on with incarnation {new}", new))
 
     def _judge(self, now: float) -> None:
         timing, scale = self._timing, self._scale()

@@ -21,7 +21,7 @@ from typing import IO
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.observability.logging import is_power_of_two
 
-__all__ = ["StderrTap", "overheard"]
+__all__ = ["StderrTap", "tap_stderr"]
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class StderrTap:
 
 
 @contextlib.contextmanager
-def overheard() -> Iterator[StderrTap]:
+def tap_stderr() -> Iterator[StderrTap]:
     """Inside, standard error is overheard; gRPC must not have been loaded before."""
     os.environ["GRPC_VERBOSITY"] = "INFO"  # from INFO on, it tells of handshakes
     pipe, into = os.pipe()

@@ -31,48 +31,54 @@ from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
 from coterie.peer.transport.schema import absurd
 
-__all__ = ["Saved", "Store", "inputs", "read", "tensors"]
+__all__ = ["Checkpoint", "StateFolder", "inputs", "read", "tensors"]
 
 log = logging.getLogger(__name__)
 
 FORMAT = "coterie-peer-2"
 
 
-class Saved(NamedTuple):
-    """What is kept from one life of a peer to the next."""
+class Checkpoint(NamedTuple):
+    """State kept from one life of a peer to the next."""
 
     peer: str
     run: str
     slots: dict[str, int]
-    """Which entry of the row belongs to whom."""
+    """Entry of the row of each other peer."""
     now: Snapshot
     inputs: Inputs | None = None
     """None: saved by a version that did not keep them."""
 
 
-class Store:
-    """The folder of one peer's state."""
+class StateFolder:
+    """Folder of one peer's state, held by this process."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, lock: int) -> None:
+        self.root, self._lock = folder, lock
         self.path, self.former = folder / "model.safetensors", folder / "model.former.safetensors"
         self.journal = folder / "journal.jsonl"
+
+    @classmethod
+    def open(cls, folder: Path) -> StateFolder:
+        """Make the folder if need be, and lock it."""
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _refuse_strangers(folder)
-            self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise PeerError(
-                f"the state folder {folder} is in use by another process: one peer, one process; "
-                "stop the other one, or give this peer a folder of its own with `state`"
-            ) from None
+            lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+                raise PeerError(
+                    f"the state folder {folder} is in use by another process: one peer, one process; "
+                    "stop the other one, or give this peer a folder of its own with `state`"
+                ) from None
         except OSError as error:
             raise PeerError(f"cannot use the state folder {folder}: {error.strerror}") from None
+        return cls(folder, lock)
 
-    def save(self, saved: Saved) -> None:
-        """Write beside, then replace: there is always one whole state."""
+    def save(self, saved: Checkpoint) -> None:
+        """Write a state beside, then replace: there is always one whole state."""
         facts = {
             "peer": saved.peer,
             "run": saved.run,
@@ -96,10 +102,10 @@ class Store:
                 return inputs(read(path)[0])
         return None
 
-    def load(self, peer: str, run: str, like: State) -> Saved | None:
-        """The last sound state, which must be of this peer, this run and this model; None: there is none.
+    def load(self, peer: str, run: str, like: State) -> Checkpoint | None:
+        """Load the last sound state, which must be of this peer, run and model; None: there is none.
 
-        One that is damaged is set aside if the one before it is sound.
+        A damaged one is set aside if the one before it is sound.
         """
         files.beside(self.path).unlink(missing_ok=True)
         damaged: DamagedError | None = None
@@ -114,29 +120,29 @@ class Store:
             return saved
         if damaged:
             raise PeerError(
-                f"{damaged}; bring back a copy, or move model*.safetensors away from {self.folder} to let "
+                f"{damaged}; bring back a copy, or move model*.safetensors away from {self.root} to let "
                 "this peer begin anew, under the same name"
             )
         return None
 
     def _set_aside(self, damaged: DamagedError, t: int) -> None:
-        aside = self.folder / "model.damaged.safetensors"
+        aside = self.root / "model.damaged.safetensors"
         try:
             self.path.replace(aside)
         except OSError as error:
             raise PeerError(f"{damaged}; it cannot be moved to {aside}: {error.strerror}") from None
         log.error(
-            "damaged model",
+            "model_damaged",
             extra={"why": f"{damaged}; it is now {aside.name}, and the one saved before it is used", "t": t},
         )
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Unlock the folder."""
         os.close(self._lock)
 
 
 def _refuse_strangers(folder: Path) -> None:
-    """Neither others nor links decide which files a peer writes."""
+    """Refuse a folder in which others, or links, decide which files a peer writes."""
     if wrong := folder_error(folder):
         raise PeerError(f"the state folder {wrong}")
     for path in folder.iterdir():
@@ -145,7 +151,7 @@ def _refuse_strangers(folder: Path) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The facts and the tensors of a saved state."""
+    """Read the facts and the tensors of a saved state."""
     try:
         form, facts, found = files.load(path, FORMAT)
     except ValueError as error:
@@ -158,7 +164,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return facts, found
 
 
-def _fitting(path: Path, peer: str, run: str, like: State) -> Saved:
+def _fitting(path: Path, peer: str, run: str, like: State) -> Checkpoint:
     """Read a saved state of this peer, run and model, with values that others would take."""
     facts, found = read(path)
     for what, expected in (("peer", peer), ("run", run)):
@@ -181,7 +187,7 @@ def _fitting(path: Path, peer: str, run: str, like: State) -> Saved:
     if flaw := absurd(weights):
         raise DamagedError(f"{path} is damaged ({flaw})")
     now = Snapshot(Version(*facts["version"]), int(facts["t"]), state)
-    return Saved(peer, run, dict(facts["slots"]), now, inputs(facts))
+    return Checkpoint(peer, run, dict(facts["slots"]), now, inputs(facts))
 
 
 def inputs(facts: Mapping[str, Any]) -> Inputs | None:
@@ -190,7 +196,7 @@ def inputs(facts: Mapping[str, Any]) -> Inputs | None:
 
 
 def tensors(state: State) -> dict[str, Tensor]:
-    """All tensors of a state by name, such as `params/head.weight`."""
+    """Name all tensors of a state, such as `params/head.weight`."""
     return {f"{part}/{k}": v for part, values in state._asdict().items() for k, v in values.items()}
 
 

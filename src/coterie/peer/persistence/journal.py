@@ -1,13 +1,14 @@
-"""What one peer did, in order, as lines of JSON that are only ever appended to.
+"""Journal of one peer: what it did, in order, as lines of JSON that are only ever appended to.
 
     past       incarnation, newest                           what came before was dropped, but for this;
                                                              newest: {peer: [since, version, digest]}
                damaged (a file), where                       if it was dropped because it was damaged there
-    start      incarnation, peer, schema, settings, samples  the process began, with so many to train on
+    start      incarnation, peer, schema, settings, samples  the process began, with so many to train on;
+                                                             format: of the lines that follow
     resumed    version, t                                    it goes on from this saved model
     local      t [first, last], event                        local steps; event: after the last of them
     slot       peer, slot, event (null: nothing changed)     an entry of the row belongs to this peer now
-    wake       t, heard [[peer, version, slot]], event, info it mixed these models; digests: how theirs begin;
+    mix        t, heard [[peer, version, slot]], event, info it mixed these models; digests: how theirs begin;
                                                              since: when their certificates began to hold
     adopt      t, peer, version, slot, event, info, digest   it took a star's broadcast; and since
     told       t, peers                                      it sent its mixed model to these
@@ -25,7 +26,7 @@ depends on it leaves the process, so whatever others heard of is on record, even
 power cut only what was there when the model was last saved is certain.)
 
 Each line ends with `crc`, the CRC-32 of what stands before it, so that one flipped bit is noticed. Lines of
-earlier versions, at the beginning of a journal, have none and are read as they are.
+format 1, in which `mix` was called `wake`, are read as well; the oldest have no `crc`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import repeat
 from pathlib import Path
@@ -46,46 +48,54 @@ from zlib import crc32
 from coterie.peer.errors import PeerError
 from coterie.peer.transport.base import Seen, Version
 
-__all__ = ["Journal", "Past", "encode", "open_journal", "read"]
+__all__ = ["FORMAT", "Journal", "Past", "encode", "open_journal", "read"]
 
 log = logging.getLogger(__name__)
 
+FORMAT = 2
+_FORMER = {"wake": "mix"}
+"""Kinds of lines of format 1 that have another name now."""
 _READ = 1 << 16
 _CHECKSUM = ', "crc": "%08x"}\n'
 """End of a line."""
 
 
 class Journal:
-    """The history of this peer, open for writing; may be used from several threads."""
+    """History of this peer, open for writing; may be used from several threads."""
 
-    def __init__(self, path: Path) -> None:
-        """Continue the file, or begin it; half a last line, left by a kill, is cut off."""
-        self.path = path
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-            self._size = _whole_lines(self._file)
-            os.ftruncate(self._file, self._size)
-        except OSError as error:
-            raise PeerError(f"cannot open the journal {path}: {error.strerror}") from None
+    def __init__(self, path: Path, file: int, size: int) -> None:
+        """Write to a file descriptor, at the end of `size` bytes of whole lines."""
+        self.path, self._file, self._size = path, file, size
         self._lock = threading.Lock()
         self._steps: tuple[int, int, int] | None = None
         self._waiting = bytearray()
 
+    @classmethod
+    def open(cls, path: Path) -> Journal:
+        """Continue a file, or begin it; half a last line, left by a kill, is cut off."""
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            size = _whole_lines(file)
+            os.ftruncate(file, size)
+        except OSError as error:
+            raise PeerError(f"cannot open the journal {path}: {error.strerror}") from None
+        return cls(path, file, size)
+
     def local(self, t: int, event: int) -> None:
-        """A local step; steps in a row become one line, written with the next line or flush."""
+        """Note a local step; steps in a row become one line, written with the next line or flush."""
         with self._lock:
             first = self._steps[0] if self._steps else t
             self._steps = first, t, event
 
     def write(self, kind: str, **facts: Any) -> None:
-        """One line, on its way to the disk when this returns; on a full disk it waits for the next try."""
+        """Write a line to the operating system; on a full disk the line waits for the next try."""
         with self._lock:
             self._close_steps()
             self._add({"kind": kind, **facts})
             self._flush()
 
     def commit(self, kind: str, **facts: Any) -> None:
-        """One line, written before what it tells of happens; if it cannot be, it is as if never asked for."""
+        """Write a line before what it tells of happens; one that cannot be written is dropped, and raises."""
         with self._lock:
             self._close_steps()
             before = len(self._waiting)
@@ -97,13 +107,13 @@ class Journal:
                 raise
 
     def flush(self) -> None:
-        """Everything so far is with the operating system, which outlives this process."""
+        """Hand everything so far to the operating system, which outlives this process."""
         with self._lock:
             self._close_steps()
             self._flush()
 
     def sync(self) -> None:
-        """Everything so far is on the disk."""
+        """Bring everything so far to the disk."""
         self.flush()
         try:
             os.fsync(self._file)
@@ -111,9 +121,9 @@ class Journal:
             raise PeerError(f"cannot write the journal {self.path}: {error.strerror}") from None
 
     def shorten(self, most: float, **past: Any) -> None:
-        """If it is longer than half of `most` bytes: begin anew, with what must not be forgotten.
+        """Begin anew with what must not be forgotten, if there are more than half of `most` bytes.
 
-        What was there stays beside it, as journal.old.jsonl, until it comes to this again.
+        The lines so far stay beside the journal, as journal.old.jsonl, until the next time.
         """
         with self._lock:
             if self._size <= most / 2:
@@ -125,7 +135,7 @@ class Journal:
             self._file, self._size = file, len(first)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left and close the file."""
         try:
             self.flush()
         finally:
@@ -141,7 +151,7 @@ class Journal:
         self._waiting += encode(row)
 
     def _flush(self) -> None:
-        """All or nothing: on a full disk, the lines wait in memory for the next try."""
+        """Write all lines or none: on a full disk they wait in memory for the next try."""
         try:
             _write(self._file, self._waiting)
         except OSError as error:
@@ -165,7 +175,7 @@ def encode(row: Mapping[str, Any]) -> bytes:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a journal; a last one that was cut off by a kill is left out."""
+    """Yield the lines of a journal; a last one that was cut off by a kill is left out."""
     for place, row in _rows(path):
         if isinstance(row, str):
             raise PeerError(
@@ -197,7 +207,7 @@ def _parsed(text: bytes) -> dict[str, Any] | str:
     with contextlib.suppress(ValueError):
         row = json.loads(text)
         if isinstance(row, dict) and "kind" in row:
-            return row
+            return {**row, "kind": _FORMER.get(row["kind"], row["kind"])}
     return "it is not JSON with a `kind`"
 
 
@@ -205,70 +215,71 @@ def _crc_of(text: bytes) -> str:
     return f"{crc32(text[: -len(_CHECKSUM % 0)]):08x}"
 
 
+@dataclass
 class Past:
-    """What a peer must know of its former lives: it never says or takes anything twice."""
+    """Former lives of a peer, as far as it must know of them: it never says or takes anything twice."""
 
-    def __init__(self, path: Path, latest: float = math.inf) -> None:
-        """From the lines of a journal that are not damaged.
+    latest: float = math.inf
+    """The largest incarnation under its certificate; greater ones were of another one."""
+    incarnation: int = 0
+    newest: dict[str, Seen] = field(default_factory=dict)
+    """The newest model that was taken from each other peer."""
+    damage: str | None = None
+    """Place of the first damaged line, and why it cannot be used."""
 
-        `latest`: the largest incarnation under its certificate; greater ones were of another one.
-        """
-        self.incarnation, self._latest = 0, latest
-        self.newest: dict[str, Seen] = {}
-        """The newest model that was taken from each other peer."""
-        self.damage: str | None = None
-        """Where the first damaged line is, and why it cannot be used."""
+    @classmethod
+    def read(cls, path: Path, latest: float = math.inf) -> Past:
+        """Read the lines of a journal that are not damaged."""
+        past = cls(latest)
         for place, row in _rows(path) if path.exists() else ():
-            if wrong := row if isinstance(row, str) else self._take(row):
-                self.damage = self.damage or f"{place}: {wrong}"
+            if wrong := row if isinstance(row, str) else past._take(row):
+                past.damage = past.damage or f"{place}: {wrong}"
+        return past
 
     def _take(self, row: Mapping[str, Any]) -> str | None:
-        """Take in a line; what is wrong with one that has no checksum."""
+        """Take in a line; say what is wrong with one that has no checksum."""
         try:
-            self._told(row)
+            if row["kind"] in ("past", "start") and (lived := int(row["incarnation"])) <= self.latest:
+                self.incarnation = max(self.incarnation, lived)
+            for peer, seen in _taken(row):
+                self.newest[peer] = max(seen, self.newest.get(peer, seen))
         except (KeyError, TypeError, ValueError, AttributeError):
             return "it does not tell what such a line does"
         return None
 
-    def _told(self, row: Mapping[str, Any]) -> None:
-        match row["kind"]:
-            case "past":
-                self._lived(int(row["incarnation"]))
-                for peer, (*since, version, digest) in row["newest"].items():
-                    self._saw(peer, version, digest, *since)
-            case "start":
-                self._lived(int(row["incarnation"]))
-            case "wake":
-                heard = zip(row["heard"], row["digests"], row.get("since", repeat(0)), strict=False)
-                for (peer, version, _), digest, since in heard:
-                    self._saw(peer, version, digest, since)
-            case "adopt":
-                self._saw(row["peer"], row["version"], row["digest"], row.get("since", 0))
 
-    def _lived(self, incarnation: int) -> None:
-        if incarnation <= self._latest:
-            self.incarnation = max(self.incarnation, incarnation)
+def _taken(row: Mapping[str, Any]) -> list[tuple[str, Seen]]:
+    """List the models that a line says were taken, by sender."""
 
-    def _saw(self, peer: str, version: Sequence[int], digest: str, since: int = 0) -> None:
-        this = Seen(since, Version(*version), digest)
-        self.newest[peer] = max(this, self.newest.get(peer, this))
+    def seen(version: Sequence[int], digest: str, since: int = 0) -> Seen:
+        return Seen(since, Version(*version), digest)
+
+    match row["kind"]:
+        case "past":
+            return [(peer, seen(v, digest, *since)) for peer, (*since, v, digest) in row["newest"].items()]
+        case "mix":
+            heard = zip(row["heard"], row["digests"], row.get("since", repeat(0)), strict=False)
+            return [(peer, seen(version, *rest)) for (peer, version, _), *rest in heard]
+        case "adopt":
+            return [(row["peer"], seen(row["version"], row["digest"], row.get("since", 0)))]
+    return []
 
 
 def open_journal(path: Path, latest: float = math.inf) -> tuple[Journal, Past]:
-    """Open a journal to continue it, and tell of the past what it says; `latest` as of `Past`.
+    """Open a journal to continue it, and read the past of which it tells; `latest` as of `Past`.
 
     A damaged one is set aside and another begun with what could be read, so that the peer is back at once:
     what is lost is only that its models can be computed again.
     """
-    past = Past(path, latest)
+    past = Past.read(path, latest)
     if past.damage is not None:
         aside = path.with_name(f"journal.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl")
         told = {"damaged": aside.name, "where": past.damage}
         first = {"kind": "past", "incarnation": past.incarnation, "newest": past.newest, **told}
         os.close(_start_over(path, aside, encode(first)))
         why = f"{path} is damaged in {past.damage}; it is kept as {aside.name}, and another is begun; "
-        log.error("damaged", extra={"why": f"{why}what it told cannot be replayed; check the disk"})
-    return Journal(path), past
+        log.error("journal_damaged", extra={"why": f"{why}what it told cannot be replayed; check the disk"})
+    return Journal.open(path), past
 
 
 def _start_over(path: Path, old: Path, first: bytes) -> int:
@@ -295,14 +306,14 @@ def _start_over(path: Path, old: Path, first: bytes) -> int:
 
 
 def _write(file: int, data: bytes | bytearray) -> None:
-    """All of it: a disk that is all but full takes a part."""
+    """Write all of the data: a disk that is all but full takes a part."""
     at = 0
     while at < len(data):
         at += os.write(file, memoryview(data)[at:])
 
 
 def _whole_lines(file: int) -> int:
-    """The size of the file up to and with its last newline."""
+    """Find the size of the file up to and with its last newline."""
     end = os.fstat(file).st_size
     while end:
         start = max(0, end - _READ)
