@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from coterie import saved
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.streams import Stream
 from coterie.peer.config import PeerConfig
 from coterie.peer.persistence import checkpoint, journal
 from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import Agreement, replay
+from coterie.storage import tensors as saved
 from tests.engine.small import EVERY_METHOD
 from tests.peer.node_factory import Peer, settings
 from tests.waiting import eventually

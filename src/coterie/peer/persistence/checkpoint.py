@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError
 from torch import Tensor
 
-from coterie import saved as files
 from coterie.core.types import State
 from coterie.peer.errors import DamagedError, PeerError
 from coterie.peer.identity.key_files import folder_error
@@ -30,6 +29,8 @@ from coterie.peer.learning.client import Snapshot
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
 from coterie.peer.transport.schema import absurd
+from coterie.storage import tensors as files
+from coterie.storage.atomic import temporary_path
 
 __all__ = ["Checkpoint", "StateFolder", "inputs", "read", "tensors"]
 
@@ -107,7 +108,7 @@ class StateFolder:
 
         A damaged one is set aside if the one before it is sound.
         """
-        files.beside(self.path).unlink(missing_ok=True)
+        temporary_path(self.path).unlink(missing_ok=True)
         damaged: DamagedError | None = None
         for path in filter(Path.exists, (self.path, self.former)):
             try:
