@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError
 from coterie.core.toml import dumps
-from coterie.peer.config import ENDLESS, PeerConfig, is_loopback
+from coterie.peer.config import ENDLESS, PeerConfig
 from tests.peer.node_factory import settings
 
 ADDRESS = {"address": "10.0.0.1:7440"}

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError, CoterieError
 from coterie.dashboard.shelf import RunShelf
 from coterie.dashboard.source import Source
 from coterie.dashboard.swarm_source import SwarmSource
-from coterie.peer.config import is_loopback
 
 __all__ = ["SwarmShelf", "located"]
 

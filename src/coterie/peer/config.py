@@ -12,7 +12,6 @@ PeerConfig
 
 from __future__ import annotations
 
-import ipaddress
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 
+from coterie.core.addresses import is_loopback
 from coterie.core.data import Federation, Scaling
 from coterie.core.errors import ConfigError, DataError, UnknownNameError
 from coterie.core.registry import explain, find, known
@@ -50,7 +50,7 @@ from coterie.peer.identity.names import Contact, address_error, id_error
 from coterie.peer.learning.client import Client, ClientData
 from coterie.peer.membership.records import MOST_RECORDS
 
-__all__ = ["ENDLESS", "Exchange", "PeerConfig", "is_loopback"]
+__all__ = ["ENDLESS", "Exchange", "PeerConfig"]
 
 ENDLESS = 2**31 - 1
 """`train.iterations` of a peer that learns until it is stopped."""
@@ -108,15 +108,6 @@ def _word(text: str) -> str:
 
 Address: TypeAlias = Annotated[str, AfterValidator(_address)]
 Id: TypeAlias = Annotated[str, AfterValidator(_id)]
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach HOST:PORT."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Exchange(Section):

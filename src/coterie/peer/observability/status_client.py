@@ -1,4 +1,4 @@
-"""What a running peer of this machine says of itself."""
+"""Status of a running peer of this machine, as its page tells it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError
 from coterie.peer.errors import Unreachable
 
 __all__ = ["ADDRESS", "status", "status_address"]
 
 ADDRESS = "status.address"
-"""The file in the state folder that says where the status of the running peer is shown."""
+"""File in the state folder with the address at which the running peer shows its status."""
 PATIENCE = 5.0
 _SHOWN = {"peer", "address", "run", "method", "version", "t", "iterations", "rate", "state", "fault"}
 _SHOWN |= {"exchanges", "bytes_sent", "refusals", "evaluated", "members"}
-"""What a status tells at least."""
+"""Keys of every status."""
 
 
 def status_address(where: str) -> str:
-    """HOST:PORT as it is, or the one that a peer left in its state folder."""
+    """Return HOST:PORT as it is, or read the one that a peer left in its state folder."""
     if not (folder := Path(where)).is_dir():
         return where
     try:
@@ -32,9 +33,7 @@ def status_address(where: str) -> str:
 
 
 def status(where: str) -> dict[str, Any]:
-    """The status at HOST:PORT, or of the peer with this state folder."""
-    from coterie.peer.config import is_loopback
-
+    """Fetch the status at HOST:PORT, or of the peer with this state folder."""
     address = status_address(where)
     if not is_loopback(address):
         raise ConfigError(

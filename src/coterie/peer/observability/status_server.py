@@ -4,7 +4,8 @@
     /health    200 or 503, and why
     /status    everything `coterie peer status` shows, as JSON
 
-Numbers and names of members, never models, keys or data.
+Numbers and names of members, never models, keys or data. Why the server is written out:
+docs/decisions/status-page.md.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coterie.peer.config import is_loopback
+from coterie.core.addresses import is_loopback
 from coterie.peer.errors import PeerError
 
-__all__ = ["CallCounters", "StatusServer", "healthy"]
+__all__ = ["CallCounters", "StatusServer"]
 
 PATIENCE = 5.0
 """Seconds for a request to arrive and its answer to be read."""
@@ -31,15 +32,17 @@ LONGEST = 8192
 MOST = 32
 """Open connections: one more ends the oldest, so that whoever asks is answered, whoever else stays."""
 
+Status: TypeAlias = Mapping[str, Any]
+
 
 class CallCounters:
-    """How the calls of both sides ended."""
+    """Outcomes of the calls of both sides."""
 
     def __init__(self) -> None:
-        self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.counts: Counter[tuple[str, ...]] = Counter()
 
     def side(self, side: str) -> Callable[[str, str], None]:
-        """What a server or a transport tells of every call."""
+        """Make what a server or a transport tells of every call."""
 
         def count(call: str, outcome: str) -> None:
             self.counts[side, call, str(outcome)] += 1
@@ -48,86 +51,75 @@ class CallCounters:
 
 
 class _Metrics(Collector):
-    """Made from the status whenever somebody asks."""
+    """Families of metrics, made from the status whenever somebody asks."""
 
-    def __init__(self, status: Callable[[], dict[str, Any]], calls: CallCounters) -> None:
+    def __init__(self, status: Callable[[], Status], calls: CallCounters) -> None:
         self.status, self.calls = status, calls
 
     def collect(self) -> Iterator[Metric]:
         status = self.status()
-        for name, text, value in (
-            ("iterations", "Local iterations so far", status["t"]),
-            ("exchanges", "Wakes in which somebody was heard", status["exchanges"]),
-            ("sent_bytes", "Bytes of models sent", status["bytes_sent"]),
+        scores, members = status["evaluated"], status["members"]
+        yield _family(True, "iterations", "Local iterations so far", value=status["t"])
+        yield _family(True, "exchanges", "Wakes in which somebody was heard", value=status["exchanges"])
+        yield _family(True, "sent_bytes", "Bytes of models sent", value=status["bytes_sent"])
+        yield _family(False, "healthy", "1, or 0 while something is wrong", value=status["fault"] is None)
+        if scores.get("loss") is not None:
+            yield _family(False, "loss", "Mean training loss since the last evaluation", value=scores["loss"])
+        for kind in ("personal", "global", "validation"):
+            if scores.get(kind) is not None:
+                text = f"Accuracy on {kind} samples"
+                yield _family(False, f"{kind}_accuracy", text, value=scores[kind])
+        text = "What was not taken, or not in time, by reason"
+        yield _family(True, "refusals", text, ["reason"], _one_label(status["refusals"]))
+        seconds = {m["id"]: m["seconds"] for m in members if m.get("seconds") is not None}
+        text = "How long a pull from a member usually takes"
+        yield _family(False, "pull_seconds", text, ["member"], _one_label(seconds))
+        states = Counter(member["state"] for member in members)
+        yield _family(False, "members", "Other members, by state", ["state"], _one_label(states))
+        connections = status.get("connections", {})
+        for counts, name, kind, text in (
+            (False, "connections", "open", "Connections of others to this peer, by member"),
+            (True, "connections_closed", "closed", "Connections too many, or of an abusive member"),
+            (True, "cut_off", "cut_off", "How often an abusive member was cut off for a while"),
         ):
-            yield CounterMetricFamily(f"coterie_{name}", text, value=value)
-        for name, text, value in (
-            ("healthy", "1, or 0 while something is wrong", float(healthy(status) is None)),
-            ("loss", "Mean training loss since the last evaluation", status["evaluated"].get("loss")),
-            *(
-                (f"{kind}_accuracy", f"Accuracy on {kind} samples", status["evaluated"].get(kind))
-                for kind in ("personal", "global", "validation")
-            ),
-        ):
-            if value is not None:
-                yield GaugeMetricFamily(f"coterie_{name}", text, value=value)
-        refusals = CounterMetricFamily(
-            "coterie_refusals", "What was not taken, or not in time, by reason", labels=["reason"]
-        )
-        for reason, count in status["refusals"].items():
-            refusals.add_metric([reason], count)
-        yield refusals
-        pulls = GaugeMetricFamily(
-            "coterie_pull_seconds", "How long a pull from a member usually takes", labels=["member"]
-        )
-        for member in status["members"]:
-            if (seconds := member.get("seconds")) is not None:
-                pulls.add_metric([member["id"]], seconds)
-        yield pulls
-        members = GaugeMetricFamily("coterie_members", "Other members, by state", labels=["state"])
-        for state, count in Counter(m["state"] for m in status["members"]).items():
-            members.add_metric([state], count)
-        yield members
-        connections = GaugeMetricFamily(
-            "coterie_connections", "Connections of others to this peer, by member", labels=["member"]
-        )
-        closed = CounterMetricFamily(
-            "coterie_connections_closed", "Connections too many, or of an abusive member", labels=["member"]
-        )
-        cut_off = CounterMetricFamily(
-            "coterie_cut_off", "How often an abusive member was cut off for a while", labels=["member"]
-        )
-        for family, kind in ((connections, "open"), (closed, "closed"), (cut_off, "cut_off")):
-            for member, count in status.get("connections", {}).get(kind, {}).items():
-                family.add_metric([member], count)
-            yield family
-        calls = CounterMetricFamily(
-            "coterie_calls", "CallCounters, by side and outcome", labels=["side", "call", "outcome"]
-        )
-        for labels, count in self.calls.counts.items():
-            calls.add_metric(list(labels), count)
-        yield calls
+            yield _family(counts, name, text, ["member"], _one_label(connections.get(kind, {})))
+        labels = ["side", "call", "outcome"]
+        yield _family(True, "calls", "Calls, by side and outcome", labels, self.calls.counts.items())
 
 
-def healthy(status: dict[str, Any]) -> str | None:
-    """What is wrong with a peer; None: nothing."""
-    fault: str | None = status["fault"]
-    return fault
+def _one_label(values: Mapping[str, float]) -> Iterable[tuple[tuple[str, ...], float]]:
+    return (((label,), value) for label, value in values.items())
+
+
+def _family(
+    counts: bool,
+    name: str,
+    text: str,
+    labels: list[str] | None = None,
+    values: Iterable[tuple[tuple[str, ...], float]] = (),
+    value: float | None = None,
+) -> Metric:
+    """Make a counter (`counts`) or a gauge, of one value or of one for each tuple of labels."""
+    kind = CounterMetricFamily if counts else GaugeMetricFamily
+    family = kind(f"coterie_{name}", text, value=value, labels=labels)
+    for label, one in values:
+        family.add_metric(list(label), one)
+    return family
 
 
 class StatusServer:
     """A small HTTP server on loopback."""
 
-    def __init__(self, status: Callable[[], dict[str, Any]], calls: CallCounters) -> None:
-        self.status = status
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(_Metrics(status, calls))
+    def __init__(self, status: Callable[[], Status], calls: CallCounters) -> None:
+        self._status = status
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Metrics(status, calls))
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[Any] | None, asyncio.StreamWriter] = {}
         """The connections there are and who answers each, the oldest first."""
 
     async def start(self, address: str) -> str:
-        """Listen; port 0 takes a free one. The address that it became."""
+        """Listen at HOST:PORT, or at a free port instead of 0; return the address."""
         if not is_loopback(address):
             raise PeerError(
                 f"metrics and status are for this machine only; {address} is not a loopback address"
@@ -179,18 +171,17 @@ class StatusServer:
         ).encode() + body
 
     def _page(self, method: str, path: str, hosts: list[str]) -> tuple[str, str, bytes]:
-        # A web page elsewhere can make a browser ask here under another name (DNS rebinding).
-        if any(not is_loopback(host if ":" in host else f"{host}:80") for host in hosts):
+        if not all(map(is_loopback, hosts)):
             return "403 Forbidden", "text/plain", b"for this machine only\n"
         if method != "GET":
             return "405 Method Not Allowed", "text/plain", b"GET only\n"
         match path.partition("?")[0]:
             case "/metrics":
-                return "200 OK", "text/plain; version=0.0.4; charset=utf-8", generate_latest(self.registry)
+                return "200 OK", "text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
             case "/health":
-                wrong = healthy(self.status())
+                wrong = self._status()["fault"]
                 code = "200 OK" if wrong is None else "503 Service Unavailable"
                 return code, "application/json", json.dumps({"healthy": wrong is None, "why": wrong}).encode()
             case "/status":
-                return "200 OK", "application/json", json.dumps(self.status()).encode()
+                return "200 OK", "application/json", json.dumps(self._status()).encode()
         return "404 Not Found", "text/plain", b"/metrics, /health or /status\n"
