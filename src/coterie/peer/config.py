@@ -24,8 +24,8 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError, model_val
 
 from coterie.core.addresses import is_loopback
 from coterie.core.data import Federation, Scaling
-from coterie.core.errors import ConfigError, DataError, UnknownNameError
-from coterie.core.registry import explain, find, known
+from coterie.core.errors import ConfigError, DataError
+from coterie.core.registry import find, known
 from coterie.experiment import (
     NO_ATTACK,
     Attackers,
@@ -40,7 +40,7 @@ from coterie.experiment import (
     Share,
     Train,
     World,
-    known_keys,
+    config_error,
     named,
     settled,
 )
@@ -56,15 +56,15 @@ ENDLESS = 2**31 - 1
 """`train.iterations` of a peer that learns until it is stopped."""
 
 MOST_SAMPLES = 2**20
-"""At a time: more than a peer can look at."""
+"""Samples at a time: more than a peer can look at."""
 
 KEPT = 256.0
 """Megabytes of journal of a peer with data of its own, which may learn for months."""
 
 
-def _address(text: str) -> str:
-    if wrong := address_error(text):
-        raise ValueError(f"{wrong}; expected HOST:PORT, such as 10.0.0.1:7440")
+def _address(text: str, example: str = "10.0.0.1:7440", dialled: bool = True) -> str:
+    if wrong := address_error(text, dialled):
+        raise ValueError(f"{wrong}; expected HOST:PORT, such as {example}")
     return text
 
 
@@ -75,9 +75,7 @@ def _own_address(text: str) -> str:
 
 
 def _listen(text: str) -> str:
-    if wrong := address_error(text, dialled=False):
-        raise ValueError(f"{wrong}; expected HOST:PORT, such as 0.0.0.0:7440")
-    return text
+    return _address(text, "0.0.0.0:7440", dialled=False)
 
 
 def _contact(text: str) -> str:
@@ -111,24 +109,24 @@ Id: TypeAlias = Annotated[str, AfterValidator(_id)]
 
 
 class Exchange(Section):
-    """When this peer wakes and whom it asks."""
+    """Times of the exchanges, and whom this peer asks."""
 
     every: Count = 20
-    """T_ex: it wakes after this many of its own iterations, on average."""
+    """T_ex: own iterations from one wake to the next, on average."""
     jitter: Annotated[float, Ge(0), Lt(1)] = 0.5
-    """By how much that varies, as a share: from every x (1 - jitter) to every x (1 + jitter)."""
+    """Share by which that varies: from every x (1 - jitter) to every x (1 + jitter)."""
     choice: Literal["random", "best"] = "random"
-    """Whom it asks if more than `cap` are in reach: any of them, or those with the best links."""
+    """Members to ask if more than `cap` are in reach: any of them, or those with the best links."""
     cap: Count = 8
-    """It asks at most this many."""
+    """Members to ask at most."""
     probe: Count | Literal["all"] = "all"
-    """Samples on which it looks at others' models: all its own, or a batch this large."""
+    """Samples on which it probes others' models: all its own, or a batch this large."""
     channel: Named | None = None
     """A channel of the simulator to be played on top of the real network, for experiments."""
     topology: Named = Plugin(name="all")
     """A topology of the simulator, for experiments: it asks its neighbours there only."""
     loss: Share = 0.0
-    """The share of models that are lost on purpose, for experiments."""
+    """Share of models that are lost on purpose, for experiments."""
 
 
 class PeerConfig(Section):
@@ -144,17 +142,17 @@ class PeerConfig(Section):
     peers: dict[Id, Address] = {}  # noqa: RUF012
     """A fixed list of members, by id, instead of gossip."""
     identity: Path = Path("identity")
-    """The folder with ca.pem, peer.pem and peer.key."""
+    """Folder with ca.pem, peer.pem and peer.key."""
     state: Path = Path("state")
-    """The folder for its model and its journal."""
+    """Folder for its model and its journal."""
     run: Annotated[str, AfterValidator(_word)] = "main"
-    """The name of this run of the federation; all its peers must have the same."""
+    """Name of this run of the federation; all its peers must have the same."""
     members: Annotated[Count, Ge(2), Le(MOST_RECORDS)] = 64
-    """The most peers it can keep a weight for, itself included."""
+    """Peers that it can keep a weight for at most, itself included."""
     seed: Annotated[int, Ge(0), Lt(2**63)] = 0
-    """All peers of a run have the same, so that they start from the same model."""
+    """Seed, the same for all peers of a run, so that they start from the same model."""
     client: Annotated[int, Ge(0)] | None = None
-    """Have only the part of the data that client i of `data.clients` has; absent: all of the data."""
+    """Client i: have only the part of the data that it has among `data.clients`; absent: all data."""
     slots: dict[Id, Annotated[int, Ge(0)]] = {}  # noqa: RUF012
     """Entries of its row of W that belong to certain peers; the others get theirs when they are met."""
     method: Annotated[Method, BeforeValidator(named)] = Method(name="KD-PDFL")
@@ -171,20 +169,20 @@ class PeerConfig(Section):
     attack: Annotated[Attackers, BeforeValidator(named)] = Attackers()
     """As in an experiment: what it does if its `client` is among the attackers; for experiments only."""
     rate: Annotated[float, Ge(1e-3)] | None = None
-    """At most this many iterations a second, on a machine that has other things to do."""
+    """Iterations a second at most, on a machine that has other things to do."""
     quorum: Annotated[int, Ge(0), Le(MOST_RECORDS)] = 0
-    """Begin to learn when so many others are known (or after half a minute, if they do not come)."""
+    """Others that must be known before it begins to learn (or half a minute, if they do not come)."""
     save: Annotated[float, Gt(0), Le(86400)] = 10.0
     """Seconds between two saves of its model, at most a day."""
     journal: Annotated[float, Gt(0)] | None = None
     """Megabytes of journal that are kept; older lines go, and `coterie replay` with them. None: all, but with
     data of its own 256 unless it is named."""
     status: Annotated[str, AfterValidator(_local)] = "127.0.0.1:0"
-    """Where metrics, health and status are shown; port 0: any free one."""
+    """HOST:PORT at which metrics, health and status are shown; port 0: any free one."""
     tls_failures: bool = False
     """Log and count failed TLS handshakes, by reading what gRPC writes to standard error."""
     home: Path | None = None
-    """Where modules of your own are looked for first; absent: beside this file."""
+    """Folder in which modules of your own are looked for first; absent: that of this file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -224,22 +222,17 @@ class PeerConfig(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> PeerConfig:
-        """From plain data; every mistake is a ConfigError with a path."""
+        """Validate plain data; every mistake is a ConfigError with a path."""
         try:
-            settings = cls.model_validate(dict(values))
+            config = cls.model_validate(dict(values))
         except ValidationError as error:
-            for item in error.errors():
-                if item["type"] == "extra_forbidden":
-                    *path, key = (str(p) for p in item["loc"])
-                    known = known_keys(cls, path)
-                    raise UnknownNameError(f"key {'.'.join((*path, key))!r}:", key, known) from None
-            raise ConfigError(explain(error, values=values)) from None
-        settings.world()  # names and options of plugins
-        return settings
+            raise config_error(cls, error, values) from None
+        config.world()  # names and options of plugins
+        return config
 
     @classmethod
     def load(cls, file: Path) -> PeerConfig:
-        """From a TOML file; folders are relative to it."""
+        """Read a TOML file; folders are relative to it."""
         try:
             values = tomllib.loads(file.read_text("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -247,31 +240,30 @@ class PeerConfig(Section):
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{file} is not valid TOML: {error}") from None
         try:
-            settings = cls.parse(settled(values, file))
+            config = cls.parse(settled(values, file))
         except ConfigError as error:
             raise ConfigError(f"{file}: {error}") from None
         home = file.resolve().parent
-        folders = {"identity": home / settings.identity, "state": home / settings.state}
-        return settings.model_copy(update=folders)
+        return config.model_copy(update={"identity": home / config.identity, "state": home / config.state})
 
     def plain(self) -> dict[str, Any]:
-        """As plain data, complete, fit for TOML and JSON."""
+        """Give plain data, complete, fit for TOML and JSON."""
         values: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
         return values
 
     @property
     def width(self) -> int:
-        """How many entries its row of W has."""
+        """Number of entries of its row of W."""
         return self.members if self.client is None else self.data.clients
 
     @property
     def slot(self) -> int:
-        """Its own entry."""
+        """Its own entry of the row."""
         return self.client or 0
 
     @property
     def algorithm(self) -> str:
-        """The registered name of its method, however it is spelt here: all peers of a run have the same."""
+        """Registered name of its method, however it is spelt here: all peers of a run have the same."""
         plugin = find("algorithm", self.method.name)
         return next((name for name, one in known("algorithm").items() if one is plugin), self.method.name)
 
@@ -280,7 +272,7 @@ class PeerConfig(Section):
         return self.train.iterations == ENDLESS
 
     def world(self) -> World:
-        """The experiment of which this peer is one client."""
+        """Build the experiment of which this peer is one client."""
         e = self.exchange
         exchange: dict[str, Any] = {"every": max(3, e.every), "loss": e.loss, "probe": e.probe, "cap": e.cap}
         exchange["topology"] = e.topology.model_dump()
@@ -303,11 +295,11 @@ class PeerConfig(Section):
         return world
 
     def data_folder(self, file: Path) -> Path | None:
-        """Where its data lie unless that is said: those of its own beside PEER.toml or the state folder."""
+        """Return the default data folder: that of PEER.toml for a peer with its own data, else None."""
         return file.resolve().parent if self.client is None else None
 
     def federation(self, root: Path | None, scaling: Scaling | None = None) -> Federation:
-        """The data it has its part of: of all clients if `client` is given, else of itself alone.
+        """Deal the data of all clients if `client` is given, else of itself alone.
 
         `scaling`: that of a model trained before.
         """
@@ -326,11 +318,10 @@ class PeerConfig(Section):
         return federation
 
     def number(self, peer: str) -> int:
-        """What keys its random streams."""
+        """Return the key of its random streams."""
         return crc32(peer.encode()) if self.client is None else self.client
 
     def client_of(self, peer: str, federation: Federation) -> Client:
-        """The client that this peer is."""
-        world = self.world()
+        """Build the client that this peer is."""
         own = ClientData.of(federation, self.slot, getattr(torch, self.dtype))
-        return Client.of(world, own, self.number(peer), self.slot)
+        return Client.of(self.world(), own, self.number(peer), self.slot)

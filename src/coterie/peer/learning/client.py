@@ -1,8 +1,7 @@
 """One client, bare: its method, its model, its data, and its own clock.
 
-It calls what the simulator calls (`local`, `offer`, `wake`, `receive`) on the very types of the
-simulator, and draws the very batches, probes and keys that its simulated twin draws. It knows no
-network, no file and no thread.
+A client calls what the simulator calls (`local`, `offer`, `mix`, `adopt`) on the very types of the simulator,
+and draws the very batches, probes and keys that its simulated twin draws: no network, no file, no thread.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ AHEAD = 64
 
 @dataclass(frozen=True, eq=False)
 class ClientData:
-    """The samples of one client."""
+    """Samples of one client."""
 
     train: Samples
     validation: Samples
@@ -48,7 +47,7 @@ class ClientData:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the classes."""
+        """Names of the classes."""
         return self.inputs.classes
 
     @property
@@ -57,7 +56,7 @@ class ClientData:
 
     @classmethod
     def of(cls, federation: Federation, client: int, dtype: torch.dtype) -> ClientData:
-        """Those of one client of a federation."""
+        """Take the samples of one client of a federation."""
 
         def samples(split: Split) -> Samples:
             first = int(split.count[:client].sum())
@@ -72,7 +71,7 @@ class ClientData:
 
 @dataclass(frozen=True, eq=False)
 class Client:
-    """What a learner is and does not change."""
+    """What a client is and does not change."""
 
     task: Task
     algorithm: Algorithm
@@ -80,7 +79,7 @@ class Client:
     schedule: Schedule
     seed: int
     number: int
-    """Keys its random streams."""
+    """Key of its random streams."""
     slot: int
     """Its own entry of its row of W."""
     batch: int
@@ -89,11 +88,11 @@ class Client:
     dtype: torch.dtype
     init: str
     attack: Attack | None
-    """What it does in place of its method, for experiments; None: it is honest."""
+    """Attack in place of its method, for experiments; None: it is honest."""
 
     @classmethod
     def of(cls, world: World, own: ClientData, number: int, slot: int) -> Client:
-        """A client of a world (one method, one seed, one setting) with these samples."""
+        """Make a client of a world (one method, one seed, one setting) with these samples."""
         e = world.experiment
         dtype = getattr(torch, e.dtype)
         inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
@@ -113,13 +112,13 @@ class Client:
         )
 
     def first(self) -> State:
-        """The state before the first iteration."""
+        """Return the state before the first iteration."""
         params, buffers = first_model(self.task, self.init, self.seed, self.number)
         row = first_row(self.slot, self.schedule.clients, self.dtype)
         return self.algorithm.init(self.task, Start(params, buffers, row))
 
     def offer(self, state: State, t: int) -> Message:
-        """What it sends in that state at iteration t."""
+        """Return the message that it sends in that state at iteration t."""
         honest = self.algorithm.offer(self.task, state)
         if self.attack is None:
             return honest
@@ -132,7 +131,7 @@ class Client:
         return self.schedule.lr(t) * pace
 
     def draw_probe(self, t: int) -> Probe:
-        """The own samples on which it looks at others' models at iteration t."""
+        """Draw the own samples on which it probes others' models at iteration t."""
         x, y = self.own.train.x, self.own.train.y
         size = torch.tensor(len(y), dtype=self.dtype)
         if self.probe_size is not None:
@@ -141,14 +140,14 @@ class Client:
         return Probe(_channels_last(x), y, torch.ones_like(y, dtype=torch.bool), size)
 
     def accuracy(self, state: State) -> dict[str, float | None]:
-        """On each kind of samples, as the simulator names them; None where it has none."""
+        """Compute the accuracy on each kind of samples, as the simulator names them; None: it has none."""
         own = self.own
         parts = {"personal": own.personal, "global": own.uniform, "validation": own.validation}
         return {name: _accuracy(self.task, state, part) for name, part in parts.items()}
 
 
 class ReceivedMessage(NamedTuple):
-    """A message, and the entry of the row that belongs to its sender."""
+    """A message, and its sender's entry of the row."""
 
     slot: int
     message: Message
@@ -174,14 +173,14 @@ class LocalClient:
     """A client on its way: the one place where its state changes."""
 
     def __init__(self, client: Client, incarnation: int = 1, at: Snapshot | None = None) -> None:
-        """From the beginning, or on from a snapshot in a new incarnation."""
+        """Begin, or go on from a snapshot in a new incarnation."""
         self.client = client
         start = at or Snapshot(Version(incarnation, 0), 0, client.first())
         self.now = start._replace(version=Version(incarnation, start.version.event))
         self._drawn: tuple[int, Tensor, Tensor] | None = None
 
     def local(self) -> float:
-        """One iteration of the own clock with a local step; its loss."""
+        """Do one iteration of the own clock with a local step; return its loss."""
         c, (_, t, state) = self.client, self.now
         t += 1
         rows, key = self._draws(t)
@@ -196,27 +195,27 @@ class LocalClient:
         return float(info["loss"])
 
     def idle(self) -> None:
-        """One iteration of the own clock without a local step."""
+        """Do one iteration of the own clock without a local step."""
         self.now = self.now._replace(t=self.now.t + 1)
 
     def offer(self) -> Message:
-        """What it sends when it is asked."""
+        """Return the message that it sends when it is asked."""
         return self.client.offer(self.now.state, self.now.t)
 
     def mix(self, heard: Sequence[ReceivedMessage], record: RecordChange = _unrecorded) -> Info:
-        """As a star, once the replies are in."""
+        """Mix as a star, once the replies are in."""
         return self._exchange(wake, heard, record)
 
     def adopt(self, heard: ReceivedMessage, record: RecordChange = _unrecorded) -> Info:
-        """As a neighbour, on the star's broadcast."""
+        """Adopt as a neighbour, on the star's broadcast."""
         return self._exchange(receive, [heard], record)
 
     def raise_incarnation(self, incarnation: int) -> None:
-        """The same model in a higher incarnation."""
+        """Go on with the same model in a higher incarnation."""
         self.now = self.now._replace(version=Version(incarnation, self.now.version.event))
 
     def reset_slot(self, slot: int, record: RecordChange = _unrecorded) -> None:
-        """An entry of the row as it was at the start: it will belong to another peer."""
+        """Set an entry of the row to what it was at the start: it will belong to another peer."""
         state, fresh = self.now.state, self.client.first().rows
         rows = {k: v.index_copy(0, torch.tensor([slot]), fresh[k][slot, None]) for k, v in state.rows.items()}
         self._commit(state._replace(rows=rows), self.now.t, {}, record)
@@ -252,7 +251,7 @@ class LocalClient:
 
 
 def dry_run(client: Client) -> None:
-    """One step, one exchange with itself: what cannot be run is told before the start."""
+    """Try one step and one exchange with itself, so that what cannot be run is told before the start."""
     name, method = type(client.task.model).__name__, type(client.algorithm).__name__
     checked = Checked(method=client.algorithm, its=f"method {method}")
     try:
@@ -279,7 +278,7 @@ def dry_run(client: Client) -> None:
 
 
 def _channels_last(x: Tensor) -> Tensor:
-    """The same; images with their channels last in memory, as processors convolve and pool them best."""
+    """Copy images with their channels last in memory, as processors convolve and pool them best."""
     if x.dim() != 4:
         return x
     return x.movedim(1, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 1)

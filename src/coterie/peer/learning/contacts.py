@@ -1,5 +1,6 @@
-"""What a peer knows of the others from dealing with them: their entries of its row, their newest models,
-how calls went. Pure bookkeeping: no clock, no network, no disk.
+"""What a peer knows of the others from dealing with them: slots in its row, newest models, how calls went.
+
+Pure bookkeeping: no clock, no network, no disk.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class ContactStats:
     """Dealings with one other peer."""
 
     weight: float | None = None
-    """How much it was listened to the last time."""
+    """Its weight in the last exchange."""
     heard: float | None = None
     """When a model of it last came; the process's clock."""
     seconds: float | None = None
@@ -33,12 +34,18 @@ class ContactStats:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def took(self, seconds: float) -> None:
-        """A pull took so long."""
+        """Average in the seconds that a pull took."""
         self.seconds = seconds if self.seconds is None else 0.7 * self.seconds + 0.3 * seconds
+
+    def view(self, now: float) -> dict[str, Any]:
+        """Give plain data for people, with the age of the last model in seconds."""
+        heard = None if self.heard is None else round(now - self.heard, 1)
+        seconds = None if self.seconds is None else round(self.seconds, 3)
+        return {"weight": self.weight, "heard": heard, "seconds": seconds, "outcomes": {**self.outcomes}}
 
 
 class SlotChoice(NamedTuple):
-    """An entry of the own row."""
+    """An entry of the own row, for one peer."""
 
     slot: int
     new: bool
@@ -50,7 +57,7 @@ class SlotChoice(NamedTuple):
 class ContactBook:
     """All others that this peer ever dealt with.
 
-    What was taken and whose the entries are changes in the learning thread only, any thread may look; the
+    What was taken and whose the entries are changes in the training thread only, any thread may look; the
     rest is the event loop's.
     """
 
@@ -59,79 +66,84 @@ class ContactBook:
         self._own, self._width = own, width
         self._newest = dict(newest)
         self.slots: Mapping[str, int] = dict(slots)
-        """Which entry of the row belongs to whom; replaced as a whole."""
+        """Entry of the row of each other peer; replaced as a whole."""
         self.stats: dict[str, ContactStats] = {}
         self.refusals: Counter[str] = Counter()
 
     def newest(self) -> dict[str, Seen]:
-        """The newest model that was taken from each other peer."""
+        """Return the newest model that was taken from each other peer."""
         return dict(self._newest)
 
     def stats_of(self, peer: str) -> ContactStats:
-        """Its entry in the books."""
+        """Return the dealings with a peer, to be changed."""
         if peer not in self.stats and len(self.stats) >= 4 * self._width:
             self.stats.pop(next(iter(self.stats)))  # only members come this far, but they come and go
         return self.stats.setdefault(peer, ContactStats())
 
-    def is_newer(self, letter: ModelEnvelope) -> bool:
+    def is_newer(self, envelope: ModelEnvelope) -> bool:
         """Tell whether a model is newer than all taken before; raise Refused if it is older.
 
         Taken before: under this certificate of its sender. What came under an earlier one, be it from a thief
         of its key, ends with the first model under the next, and nothing under it is taken again.
         """
-        since, version, mark = self._newest.get(letter.sender, Seen(0, Version(0, -1), ""))
-        if (letter.since, letter.version) < (since, version):
-            under = " under a later certificate" if letter.since < since else ""
+        sender = envelope.sender
+        since, version, mark = self._newest.get(sender, Seen(0, Version(0, -1), ""))
+        if (envelope.since, envelope.version) < (since, version):
+            under = " under a later certificate" if envelope.since < since else ""
             raise Refused(
                 Reason.STALE,
-                f"the model {_shown(letter.version)} of {letter.sender} is older than {_shown(version)}, "
+                f"the model {_shown(envelope.version)} of {sender} is older than {_shown(version)}, "
                 f"which was taken before{under}",
             )
-        if (letter.since, letter.version) == (since, version):
-            if not letter.digest.startswith(mark):
-                raise Refused(Reason.CONFLICT, f"{letter.sender} has two models of version {_shown(version)}")
+        if (envelope.since, envelope.version) == (since, version):
+            if not envelope.digest.startswith(mark):
+                raise Refused(Reason.CONFLICT, f"{sender} has two models of version {_shown(version)}")
             return False
         return True
 
-    def record_newest(self, letter: ModelEnvelope) -> None:
-        """It was taken: the newest of its sender from now on."""
-        self._newest[letter.sender] = Seen(letter.since, letter.version, letter.mark)
+    def record_newest(self, envelope: ModelEnvelope) -> None:
+        """Record a model that was taken as the newest of its sender."""
+        self._newest[envelope.sender] = Seen(envelope.since, envelope.version, envelope.mark)
 
     def find_slot(self, peer: str, gone: Sequence[str]) -> SlotChoice:
-        """The entry of the row for a peer: its own, a free one, or else that of the longest `gone`."""
+        """Choose the entry of the row for a peer: its own, a free one, or else that of the longest `gone`."""
         if peer in self.slots:
             return SlotChoice(self.slots[peer], False, None)
         taken = {self._own, *self.slots.values()}
-        slot, former = next((s for s in range(self._width) if s not in taken), None), None
-        if slot is None:
-            former = next((other for other in gone if other in self.slots), None)
-            if former is None:
-                raise Refused(
-                    Reason.FULL,
-                    f"all {self._width} entries of the row belong to members that are alive, none is left "
-                    f"for {peer}; start this peer with a larger `members`",
-                )
-            slot = self.slots[former]
-        return SlotChoice(slot, True, former)
+        if (free := next((s for s in range(self._width) if s not in taken), None)) is not None:
+            return SlotChoice(free, True, None)
+        former = next((other for other in gone if other in self.slots), None)
+        if former is None:
+            raise Refused(
+                Reason.FULL,
+                f"all {self._width} entries of the row belong to members that are alive, none is left "
+                f"for {peer}; start this peer with a larger `members`",
+            )
+        return SlotChoice(self.slots[former], True, former)
 
-    def assign_slot(self, peer: str, place: SlotChoice) -> None:
-        """The entry belongs to this peer from now on."""
-        kept = {other: slot for other, slot in self.slots.items() if other != place.former}
-        self.slots = {**kept, peer: place.slot}
+    def assign_slot(self, peer: str, choice: SlotChoice) -> None:
+        """Give the chosen entry to this peer."""
+        kept = {other: slot for other, slot in self.slots.items() if other != choice.former}
+        self.slots = {**kept, peer: choice.slot}
 
     def count(self, peer: str, outcome: str) -> int:
-        """How a call ended; how often it ended so with this peer."""
-        contact = self.stats_of(peer)
-        contact.outcomes[outcome] += 1
-        return contact.outcomes[outcome]
+        """Count how a call ended; return how often it ended so with this peer."""
+        stats = self.stats_of(peer)
+        stats.outcomes[outcome] += 1
+        return stats.outcomes[outcome]
 
     def count_late(self, peer: str) -> int:
-        """An exchange went on without its answer; how often that happened with this peer."""
+        """Count an exchange that went on without an answer; return how often that was with this peer."""
         self.refusals[Reason.LATE.value] += 1
         return self.count(peer, "late")
 
+    def count_refusal(self, peer: str, reason: Reason) -> int:
+        """Count a refusal, on either side; return how often that was with this peer."""
+        self.refusals[reason.value] += 1
+        return self.count(peer, f"refused: {reason}")
+
     def is_resting(self, peer: str, now: float, patience: float) -> bool:
-        """Whether it is left alone for now: a peer so slow that no exchange waits for it, asked lately.
+        """Tell whether to leave a peer alone: one so slow that no exchange waits for it, and asked lately.
 
         So it is asked for half of the time at most, and its line has room for what it wants to do itself.
         """
@@ -144,11 +156,6 @@ class ContactBook:
         known = {peer: self.stats[peer].seconds for peer in peers if peer in self.stats}
         return {peer: seconds for peer, seconds in known.items() if seconds is not None}
 
-    def count_refusal(self, peer: str, reason: Reason) -> int:
-        """A refusal, on either side; how often it happened with this peer."""
-        self.refusals[reason.value] += 1
-        return self.count(peer, f"refused: {reason}")
-
     def record_weights(self, senders: Sequence[str], info: Mapping[str, Any]) -> None:
         """Keep the weights that a method reports, for people."""
         weights = info.get("weight")
@@ -157,25 +164,12 @@ class ContactBook:
                 self.stats_of(sender).weight = weight
 
     def view(self, members: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
-        """The members with what is known of them, as plain data; also those who only send models."""
+        """Join the members with what is known of them, as plain data; also those who only send models."""
         known = {member["id"] for member in members}
         recent = [p for p, c in self.stats.items() if c.heard is not None and now - c.heard < RECENT]
         silent = [{"id": p, "address": "", "state": "silent"} for p in recent if p not in known]
-        rows = []
-        for member in (*members, *silent):
-            one = self.stats.get(member["id"], ContactStats())
-            heard = None if one.heard is None else round(now - one.heard, 1)
-            seconds = None if one.seconds is None else round(one.seconds, 3)
-            rows.append(
-                {
-                    **member,
-                    "weight": one.weight,
-                    "heard": heard,
-                    "seconds": seconds,
-                    "outcomes": {**one.outcomes},
-                }
-            )
-        return rows
+        everybody = (*members, *silent)
+        return [{**m, **self.stats.get(m["id"], ContactStats()).view(now)} for m in everybody]
 
 
 def _shown(version: Version) -> str:

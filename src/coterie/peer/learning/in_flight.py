@@ -17,9 +17,9 @@ from coterie.peer.transport.base import ModelEnvelope
 __all__ = ["PullResults", "Pulls", "Pushes", "patience"]
 
 FACTOR = 2.0
-"""An exchange waits so many times as long as the quicker members usually need; no member can add more."""
+"""Patience as a multiple of what the quicker members usually need; no member can add more."""
 SHARE = 0.5
-"""Or so much of the time since the exchange before it: as it learns on meanwhile, that costs nothing."""
+"""Patience as a share of the time since the exchange before: as the peer learns meanwhile, that is free."""
 LEAST, MOST = 0.1, 30.0
 """Seconds."""
 
@@ -27,22 +27,23 @@ LEAST, MOST = 0.1, 30.0
 def patience(usual: Collection[float], since: float) -> float:
     """Compute the seconds that an exchange waits for answers.
 
-    `usual`: what the members' answers take, as far as that is known; a quarter of them counts as quick, so
-    that only three slow ones of four could make a peer wait for them. `since`: the exchange before it.
+    `usual`: seconds that the members' answers take, as far as that is known; a quarter of them counts as
+    quick, so that only three slow ones of four could make a peer wait for them. `since`: seconds since the
+    exchange before.
     """
     quick = sorted(usual)[(len(usual) - 1) // 4] if usual else 0.0
     return min(MOST, max(LEAST, FACTOR * quick, SHARE * since))
 
 
 class PullResults(NamedTuple):
-    """Outcome of asking."""
+    """Models that came in time for an exchange."""
 
-    letters: dict[str, ModelEnvelope]
+    envelopes: dict[str, ModelEnvelope]
     """By sender, the newest of each; also those that were late for an earlier exchange."""
     late: list[str]
-    """Who was asked now and has not answered yet."""
+    """Members that were asked now and have not answered yet."""
     overdue: set[str]
-    """Whose letters were late."""
+    """Senders whose models were late."""
 
 
 class Pulls:
@@ -60,7 +61,7 @@ class Pulls:
     async def ask(
         self, asked: Sequence[Contact], t: int, awaited: Collection[str], seconds: float
     ) -> PullResults:
-        """Ask these members, and wait so long for some of them; t: the own iteration."""
+        """Ask these members at the own iteration t, and wait so many seconds for the awaited ones."""
         self._collect()
         self._tasks |= {peer.id: asyncio.ensure_future(self._pull(peer, t)) for peer in asked}
         if tasks := [self._tasks[peer] for peer in awaited]:
@@ -69,18 +70,18 @@ class Pulls:
         late = [peer.id for peer in asked if peer.id in self._tasks]
         for task in list(self._tasks.values())[self._cap :]:  # the oldest will be there first
             task.cancel()
-        letters, self._arrived = self._arrived, {}
-        return PullResults(letters, late, letters.keys() - ({peer.id for peer in asked} - set(late)))
+        arrived, self._arrived = self._arrived, {}
+        return PullResults(arrived, late, arrived.keys() - ({peer.id for peer in asked} - set(late)))
 
     async def close(self) -> None:
         """Give up whatever is under way."""
-        await _cancelled(self._tasks.values())
+        await _cancel(self._tasks.values())
 
     def _collect(self) -> None:
         for peer in [peer for peer, task in self._tasks.items() if task.done()]:
             task = self._tasks.pop(peer)
-            if not task.cancelled() and (letter := task.result()) is not None:
-                self._arrived[peer] = letter
+            if not task.cancelled() and (envelope := task.result()) is not None:
+                self._arrived[peer] = envelope
 
 
 class Pushes:
@@ -91,18 +92,18 @@ class Pushes:
         self._tasks: dict[str, asyncio.Future[None]] = {}
         self._waiting: dict[str, tuple[Contact, ModelEnvelope, int]] = {}
 
-    def send(self, peer: Contact, letter: ModelEnvelope, t: int) -> None:
-        """Send it in the background; t: the own iteration."""
+    def send(self, contact: Contact, envelope: ModelEnvelope, t: int) -> None:
+        """Send a model in the background; t: the own iteration."""
         for done in [peer for peer, task in self._tasks.items() if task.done()]:
             self._tasks.pop(done).result()  # a fault of ours, never of the network
-        self._waiting[peer.id] = peer, letter, t
-        if peer.id not in self._tasks:
-            self._tasks[peer.id] = asyncio.ensure_future(self._send_all(peer.id))
+        self._waiting[contact.id] = contact, envelope, t
+        if contact.id not in self._tasks:
+            self._tasks[contact.id] = asyncio.ensure_future(self._send_all(contact.id))
 
     async def close(self) -> None:
         """Give up whatever is under way."""
         self._waiting.clear()
-        await _cancelled(self._tasks.values())
+        await _cancel(self._tasks.values())
 
     async def _send_all(self, peer: str) -> None:
         while (newest := self._waiting.pop(peer, None)) is not None:
@@ -111,7 +112,7 @@ class Pushes:
             await asyncio.sleep(time.monotonic() - began)  # half of the time the line is free for answers
 
 
-async def _cancelled(tasks: Collection[asyncio.Future[Any]]) -> None:
+async def _cancel(tasks: Collection[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

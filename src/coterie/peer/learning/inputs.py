@@ -1,4 +1,4 @@
-"""What the numbers that a model takes in and puts out stand for; saved with it, since it fits no others."""
+"""Meaning of the numbers that a model takes in and puts out; saved with it, since it fits no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Inputs:
 
     @classmethod
     def parse(cls, facts: Mapping[str, Any]) -> Inputs:
-        """From what `plain` gave."""
+        """Read what `plain` gave."""
         found = (torch.tensor(facts[k], dtype=torch.float64) for k in ("mean", "deviation") if k in facts)
         scaling = Scaling(*found) if "mean" in facts else None
         return cls(tuple(facts["columns"]), tuple(facts["classes"]), facts["transform"], scaling)

@@ -1,4 +1,7 @@
-"""When a peer wakes, whom it asks, and what is lost on purpose: pure functions of its own iteration."""
+"""Partners of an exchange: when a peer wakes, whom it asks, what is lost on purpose.
+
+Pure functions of its own iteration.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ __all__ = ["is_lost", "next_wake", "select_partners"]
 
 
 AHEAD = 1024
-"""Iterations for which is drawn in one go when a peer wakes."""
+"""Iterations whose wakes are drawn in one go."""
 
 
 def next_wake(client: Client, exchange: Exchange, t: int) -> int:
-    """The own iteration at which it wakes next."""
+    """Return the own iteration at which the client wakes next after t."""
     block, place = divmod(t, AHEAD)
     u = _draws(client.seed, client.number, block)[place]
     return t + max(1, round(exchange.every * (1 + exchange.jitter * (2 * u - 1))))
@@ -29,7 +32,7 @@ def next_wake(client: Client, exchange: Exchange, t: int) -> int:
 
 @lru_cache(maxsize=4)
 def _draws(seed: int, number: int, block: int) -> list[float]:
-    """One for each iteration of a block, in one go."""
+    """Draw one uniform number for each iteration of a block."""
     drawn: list[float] = Stream(seed, "wake").uniform(AHEAD, block, number).tolist()
     return drawn
 
@@ -42,7 +45,7 @@ def select_partners(
     slots: Mapping[str, int],
     seconds: Mapping[str, float],
 ) -> list[Contact]:
-    """Of the others (by id, with their addresses) those in reach, at most `cap`: any, or the best links.
+    """Choose at most `cap` of the others (addresses by id) in reach at t: any, or those with the best links.
 
     `seconds`: how long a pull takes, where that is known; without a channel, the quickest are the best.
     """
@@ -62,7 +65,7 @@ def select_partners(
 
 
 def is_lost(client: Client, exchange: Exchange, what: str, t: int, peer: str) -> bool:
-    """Whether a message between this peer and another one is to be lost at iteration t."""
+    """Tell whether a message between this peer and another one is to be lost at iteration t."""
     number = crc32(f"{client.number} {peer}".encode())
     return exchange.loss > 0 and float(Stream(client.seed, what).uniform(1, t, number)) < exchange.loss
 
@@ -70,7 +73,7 @@ def is_lost(client: Client, exchange: Exchange, what: str, t: int, peer: str) ->
 def _gains(
     client: Client, exchange: Exchange, t: int, names: Sequence[str], slots: Mapping[str, int]
 ) -> dict[str, float]:
-    """The links as the injected channel has them at t; without one, and to strangers, all are up."""
+    """Return the links as the injected channel has them at t; without one, and to strangers, all are up."""
     gains = dict.fromkeys(names, 1.0)
     if exchange.channel is not None or exchange.topology.name != "all":
         schedule, star = client.schedule, torch.tensor([client.slot])

@@ -27,34 +27,32 @@ __all__ = ["ExchangeResult", "MixOutcome", "TrainingThread", "plain"]
 
 T = TypeVar("T")
 
-REST = 1.0
-"""Seconds from one evaluation to the next at least, for one whose evaluations are throttled."""
-SHARE = 10
-"""And so many times as long as it took."""
+REST, REST_FACTOR = 1.0, 10
+"""Throttled, evaluations begin this many seconds apart, and this many times as long as the last one took."""
 
 
 class ExchangeResult(NamedTuple):
-    """What an exchange came to."""
+    """Model after an exchange, and what the method reports of it."""
 
     now: Snapshot
     info: dict[str, Any]
     seconds: float
-    """Of the learning thread."""
+    """Processor time of the training thread."""
 
 
 class MixOutcome(NamedTuple):
-    """Outcome of a wake."""
+    """Outcome of a star's turn."""
 
-    mixed: ExchangeResult | None
+    result: ExchangeResult | None
     """None: nothing was new."""
     heard: list[str]
-    """Whose models were mixed, in the order of what is reported."""
+    """Senders of the models that were mixed, in the order of what is reported."""
     refused: list[tuple[str, Refused]]
-    """Whose were not, and why."""
+    """Senders of the others, and why."""
 
 
 class TrainingThread:
-    """Learns until its last iteration, then waits for jobs, until it is stopped."""
+    """Learns until the last iteration, then waits for jobs, until it is stopped."""
 
     def __init__(
         self,
@@ -82,8 +80,7 @@ class TrainingThread:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._alarms: list[tuple[int, int, Callable[[], None]]] = []
         self._losses: list[float] = []
-        self._rested = -math.inf
-        """When it may evaluate again."""
+        self._next_evaluation = -math.inf
         self._saved: Snapshot | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="learning", daemon=True)
@@ -96,17 +93,17 @@ class TrainingThread:
 
     @property
     def started(self) -> bool:
-        """Whether the thread was begun, ended or not."""
+        """True once the thread was begun, ended or not."""
         return self._thread.ident is not None
 
     @property
     def finished(self) -> bool:
-        """Whether all iterations are done."""
+        """True once all iterations are done."""
         return self.now.t >= self.iterations
 
     @property
     def closing(self) -> bool:
-        """Whether the next iteration is of the closing phase, which is local only."""
+        """True if the next iteration is of the closing phase, which is local only."""
         return self.local_client.client.schedule.closing(self.now.t + 1)
 
     def start(self) -> asyncio.Future[None]:
@@ -123,101 +120,97 @@ class TrainingThread:
         self._jobs.put(None)
 
     def do(self, job: Callable[[], T]) -> asyncio.Future[T]:
-        """Run a job in the learning thread, between two steps."""
+        """Run a job in the training thread, between two steps."""
         result: asyncio.Future[T] = self._pending_future()
 
         def run() -> None:
             try:
                 value = job()
             except Exception as error:
-                self._tell(result, None, error)
+                self._settle(result, None, error)
             else:
-                self._tell(result, value, None)
+                self._settle(result, value, None)
 
         self._jobs.put(run)
         return result
 
     def at(self, t: int) -> asyncio.Future[None]:
-        """Done when iteration t is."""
+        """Return a future that is done when iteration t is."""
         result: asyncio.Future[None] = self._pending_future()
-
-        def ring() -> None:
-            self._tell(result, None, None)
-
-        self._jobs.put(lambda: heapq.heappush(self._alarms, (t, id(result), ring)))
+        alarm: Callable[[], None] = partial(self._settle, result, None, None)
+        self._jobs.put(lambda: heapq.heappush(self._alarms, (t, id(result), alarm)))
         return result
 
-    def mix(self, letters: Sequence[ModelEnvelope], gone: Sequence[str]) -> asyncio.Future[MixOutcome]:
+    def mix(self, envelopes: Sequence[ModelEnvelope], gone: Sequence[str]) -> asyncio.Future[MixOutcome]:
         """Mix those of these models that are newer than what was taken before.
 
         `gone`: members whose entries of the row may be given to new ones, the longest gone first.
         """
 
-        def act() -> MixOutcome:
+        def job() -> MixOutcome:
             self._refuse_closing()
-            taken, refused = self._newer(letters, gone)
+            taken, refused = self._newer(envelopes, gone)
             if not taken:
                 return MixOutcome(None, [], refused)
-            mixing = partial(
-                self.local_client.mix, [ReceivedMessage(slot, letter.message) for letter, slot in taken]
-            )
+            act = partial(self.local_client.mix, [ReceivedMessage(slot, x.message) for x, slot in taken])
             heard = [[x.sender, x.version, slot] for x, slot in taken]
             digests, since = [x.mark for x, _ in taken], [x.since for x, _ in taken]
-            mixed = self._recorded("mix", mixing, heard=heard, digests=digests, since=since)
-            for letter, _ in taken:
-                self.contact_book.record_newest(letter)
-            return MixOutcome(mixed, [letter.sender for letter, _ in taken], refused)
+            result = self._recorded("mix", act, heard=heard, digests=digests, since=since)
+            for envelope, _ in taken:
+                self.contact_book.record_newest(envelope)
+            return MixOutcome(result, [x.sender for x, _ in taken], refused)
 
-        return self.do(act)
+        return self.do(job)
 
-    def adopt(self, letter: ModelEnvelope, gone: Sequence[str]) -> asyncio.Future[ExchangeResult | None]:
-        """Take a star's broadcast; None: it was taken before."""
+    def adopt(self, envelope: ModelEnvelope, gone: Sequence[str]) -> asyncio.Future[ExchangeResult | None]:
+        """Adopt a star's broadcast; None: it was taken before."""
 
-        def act() -> ExchangeResult | None:
-            if not self.contact_book.is_newer(letter):
+        def job() -> ExchangeResult | None:
+            if not self.contact_book.is_newer(envelope):
                 return None
             self._refuse_closing()
-            slot = self._slot(letter.sender, gone)
-            facts = {"peer": letter.sender, "version": letter.version, "slot": slot, "digest": letter.mark}
-            mixing = partial(self.local_client.adopt, ReceivedMessage(slot, letter.message))
-            mixed = self._recorded("adopt", mixing, **facts, since=letter.since)
-            self.contact_book.record_newest(letter)
-            return mixed
+            sender, version = envelope.sender, envelope.version
+            slot = self._slot(sender, gone)
+            act = partial(self.local_client.adopt, ReceivedMessage(slot, envelope.message))
+            facts = {"peer": sender, "version": version, "slot": slot, "digest": envelope.mark}
+            result = self._recorded("adopt", act, **facts, since=envelope.since)
+            self.contact_book.record_newest(envelope)
+            return result
 
-        return self.do(act)
+        return self.do(job)
 
     def _newer(
-        self, letters: Sequence[ModelEnvelope], gone: Sequence[str]
+        self, envelopes: Sequence[ModelEnvelope], gone: Sequence[str]
     ) -> tuple[list[tuple[ModelEnvelope, int]], list[tuple[str, Refused]]]:
         """Part the models to take, each with its sender's slot, from those refused, with the reason."""
         taken, refused = [], []
-        for letter in letters:
+        for envelope in envelopes:
             try:
-                if self.contact_book.is_newer(letter):
-                    taken.append((letter, self._slot(letter.sender, gone)))
+                if self.contact_book.is_newer(envelope):
+                    taken.append((envelope, self._slot(envelope.sender, gone)))
             except Refused as refusal:
-                refused.append((letter.sender, refusal))
+                refused.append((envelope.sender, refusal))
         return taken, refused
 
     def _slot(self, peer: str, gone: Sequence[str]) -> int:
-        """The entry of the own row that belongs to a peer; one that was another's starts afresh."""
-        place = self.contact_book.find_slot(peer, gone)
-        if not place.new:
-            return place.slot
+        """Return the entry of the own row that belongs to a peer; one that was another's starts afresh."""
+        choice = self.contact_book.find_slot(peer, gone)
+        if not choice.new:
+            return choice.slot
 
         def record(after: Snapshot, _info: Info) -> None:
-            event = None if place.former is None else after.version.event
-            self.journal.commit("slot", peer=peer, slot=place.slot, event=event, t=after.t)
+            event = None if choice.former is None else after.version.event
+            self.journal.commit("slot", peer=peer, slot=choice.slot, event=event, t=after.t)
 
-        if place.former is None:
+        if choice.former is None:
             record(self.now, {})
         else:
-            self.local_client.reset_slot(place.slot, record)
-        self.contact_book.assign_slot(peer, place)
-        return place.slot
+            self.local_client.reset_slot(choice.slot, record)
+        self.contact_book.assign_slot(peer, choice)
+        return choice.slot
 
     def _pending_future(self) -> asyncio.Future[Any]:
-        """Something that this thread will do; nobody waits for it in vain."""
+        """Make a future that fails with Refused if the thread ends before it is done."""
         result: asyncio.Future[Any] = self._loop.create_future()
         self._pending.add(result)
         result.add_done_callback(self._pending.discard)
@@ -226,18 +219,18 @@ class TrainingThread:
         return result
 
     def _fail_pending(self, _ended: asyncio.Future[None]) -> None:
-        for promised in list(self._pending):
-            if not promised.done():
-                promised.set_exception(Refused(Reason.STOPPING, "it has stopped learning"))
-                promised.exception()  # whoever waits for it hears of it; if nobody does, it is no news
+        for future in list(self._pending):
+            if not future.done():
+                future.set_exception(Refused(Reason.STOPPING, "it has stopped learning"))
+                future.exception()  # whoever waits for it hears of it; if nobody does, it is no news
 
     def _refuse_closing(self) -> None:
-        """The closing phase may have begun while models were on their way."""
+        """Refuse an exchange if the closing phase has begun while models were on their way."""
         if self.closing:
             raise Refused(Reason.STOPPING, "it is in its closing phase, in which it learns alone")
 
     def _recorded(self, kind: str, act: Callable[[RecordChange], Info], **facts: Any) -> ExchangeResult:
-        """Exchange; it is in the journal before the model changes."""
+        """Exchange; the journal has it before the model changes."""
         told: dict[str, Any] = {}
 
         def record(after: Snapshot, info: Info) -> None:
@@ -251,39 +244,43 @@ class TrainingThread:
     def _run(self) -> None:
         error: Exception | None = None
         try:
-            self._live()
+            self._learn()
         except Exception as caught:
             error = caught
-        self._tell(self._ended, None, error)
+        self._settle(self._ended, None, error)
 
-    def _live(self) -> None:
+    def _learn(self) -> None:
         if self.now.version.event == 0:
             self._evaluate()
-        clock = due = time.monotonic()
+        saved_at = due = time.monotonic()
         while not self._stopping.is_set():
             self._do_jobs(None if self.finished else due - time.monotonic())
             if self._stopping.is_set() or self.finished or time.monotonic() < due:
                 continue
             due = max(due + self.min_step_interval, time.monotonic() - self.min_step_interval)
-            loss = self.local_client.local()
-            now = self.local_client.now
-            self.journal.local(now.t, now.version.event)
-            if not math.isfinite(loss):
-                raise PeerError(
-                    f"the loss at iteration {now.t} is not finite: this peer has diverged; the model saved "
-                    "before is untouched; a smaller train.lr may help"
-                )
-            self._losses.append(loss)
-            if self.finished or (now.t % self.evaluate_every == 0 and time.monotonic() >= self._rested):
+            self._step()
+            if self.finished or (
+                self.now.t % self.evaluate_every == 0 and time.monotonic() >= self._next_evaluation
+            ):
                 self._evaluate()
-            if time.monotonic() - clock > self.save_every or self.finished:
+            if time.monotonic() - saved_at > self.save_every or self.finished:
                 self._keep()
-                clock = time.monotonic()
+                saved_at = time.monotonic()
         if (lost := self._keep()) is not None:  # there is no next time
             raise lost
 
+    def _step(self) -> None:
+        loss = self.local_client.local()
+        self.journal.local(self.now.t, self.now.version.event)
+        if not math.isfinite(loss):
+            raise PeerError(
+                f"the loss at iteration {self.now.t} is not finite: this peer has diverged; the model saved "
+                "before is untouched; a smaller train.lr may help"
+            )
+        self._losses.append(loss)
+
     def _do_jobs(self, seconds: float | None) -> None:
-        """The jobs there are now, so that those who ask without end do not keep it from learning.
+        """Do the jobs there are now, so that those who ask without end do not keep it from learning.
 
         If there are none, wait so long for one (None: until one comes).
         """
@@ -303,16 +300,16 @@ class TrainingThread:
             heapq.heappop(self._alarms)[2]()
 
     def _evaluate(self) -> None:
-        now, began = self.local_client.now, time.monotonic()
+        now, began = self.now, time.monotonic()
         loss = sum(self._losses) / len(self._losses) if self._losses else None
         self._losses.clear()
         facts: dict[str, Any] = {"t": now.t, "loss": loss, **self.local_client.client.accuracy(now.state)}
         if self.throttle_evaluation:
-            self._rested = began + max(REST, SHARE * (time.monotonic() - began))
+            self._next_evaluation = began + max(REST, REST_FACTOR * (time.monotonic() - began))
         self._report("evaluated", {**facts, "event": now.version.event})
 
     def _keep(self) -> PeerError | None:
-        """Save, unless that was just done; what prevents it is told, and tried again next time."""
+        """Save, unless that was just done; report and return what prevents it."""
         if self._saved is self.now:
             return None
         try:
@@ -326,8 +323,10 @@ class TrainingThread:
         self._report("saved", {"t": self.now.t})
         return None
 
-    def _tell(self, future: asyncio.Future[T], value: T | None, error: Exception | None) -> None:
-        def tell() -> None:
+    def _settle(self, future: asyncio.Future[T], value: T | None, error: Exception | None) -> None:
+        """Give a future its result, in the event loop."""
+
+        def settle() -> None:
             if not future.done():
                 if error is not None:
                     future.set_exception(error)
@@ -335,11 +334,11 @@ class TrainingThread:
                     future.set_result(value)  # type: ignore[arg-type]
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(tell)
+            self._loop.call_soon_threadsafe(settle)
 
 
 def plain(info: Info) -> dict[str, Any]:
-    """What a method reports, as numbers and lists; what is not finite becomes null."""
+    """Turn what a method reports into numbers and lists; what is not finite becomes null."""
 
     def finite(value: Any) -> Any:
         if isinstance(value, list):
