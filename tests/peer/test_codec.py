@@ -52,8 +52,18 @@ def header(body: bytes = GOOD, **changes: Any) -> Header:
     return Header(**{**fields, **changes})
 
 
-def unpack(head: Header, body: Iterable[bytes]) -> ModelEnvelope:
-    return codec.unpack(SCHEMA, TERMS, "p1", "p0", head, body)
+def unpack(
+    head: Header,
+    body: Iterable[bytes],
+    schema: Schema = SCHEMA,
+    terms: codec.SessionTerms = TERMS,
+    magnitude: float = codec.MAGNITUDE,
+) -> ModelEnvelope:
+    """A whole model at once."""
+    model = codec.IncomingModel(schema, terms, "p1", "p0", head, magnitude)
+    for chunk in body:
+        model.add(chunk)
+    return model.finish()
 
 
 @given(models, st.integers(1, 300))
@@ -65,7 +75,7 @@ def test_there_and_back(message: Message, size: int) -> None:
     body = list(codec.chunks(schema, message, size))
     assert all(len(chunk) == size for chunk in body[:-1])
     head = Header.FromString(codec.header(schema, terms, sent).SerializeToString())
-    got = codec.unpack(schema, terms, "p1", "p0", head, body)
+    got = unpack(head, body, schema, terms)
     assert got._replace(message={}) == sent._replace(message={})
     assert set(got.message) == set(message)
     for name, tensor in message.items():
@@ -150,9 +160,9 @@ def test_the_limit_of_values_is_an_option(dtype: torch.dtype, bad: float) -> Non
     letter = codec.seal(schema, "p0", "run-1", Version(1, 1), message)
     head, body = codec.header(schema, terms, letter), list(codec.chunks(schema, message, 64))
     with pytest.raises(Refused):
-        codec.unpack(schema, terms, "p1", "p0", head, body, magnitude=2.0)
+        unpack(head, body, schema, terms, magnitude=2.0)
     if math.isfinite(bad):
-        assert codec.unpack(schema, terms, "p1", "p0", head, body, magnitude=2.5).message["w"][2] == 2.5
+        assert unpack(head, body, schema, terms, magnitude=2.5).message["w"][2] == 2.5
 
 
 def test_an_empty_piece_is_no_progress() -> None:

@@ -112,7 +112,7 @@ def test_other_terms_are_refused_with_both_sides_named(
                 assert text.replace("\\", "") in str(caught.value).replace("\\", "")
             assert not desk.taken
             assert not desk.heard
-            assert transport.circuit("p0") is Circuit.CLOSED  # whoever says no is alive
+            assert transport._breaker("p0").state is Circuit.CLOSED  # whoever says no is alive
         assert tally.outcomes == {("hello", reason.value): 3}
 
     asyncio.run(main())
@@ -129,7 +129,7 @@ def test_nobody_there_opens_the_circuit_and_time_closes_it(wards: Federation) ->
             for _ in range(3):
                 with pytest.raises(Unreachable, match=r"p0 at 127\.0\.0\.1:"):
                     await transport.pull("p0", address)
-            assert transport.circuit("p0") is Circuit.OPEN
+            assert transport._breaker("p0").state is Circuit.OPEN
             with pytest.raises(Unreachable, match=r"failed again and again; the next try is in 0\.\d s"):
                 await transport.push("p0", address, letter("p1"))
             assert tally.outcomes == {("pull", "unreachable"): 3, ("push", "broken"): 1}
@@ -141,7 +141,7 @@ def test_nobody_there_opens_the_circuit_and_time_closes_it(wards: Federation) ->
                     break
                 except Unreachable:
                     pass
-            assert transport.circuit("p0") is Circuit.CLOSED
+            assert transport._breaker("p0").state is Circuit.CLOSED
             assert (await transport.pull("p0", address)).sender == "p0"
 
     asyncio.run(main())
@@ -217,7 +217,7 @@ def test_a_cancelled_call_frees_its_place(wards: Federation) -> None:
                 with pytest.raises(asyncio.CancelledError):
                     await task
                 await tally.until("pull", "cancelled", times=n)
-            assert transport.circuit("p0") is Circuit.CLOSED
+            assert transport._breaker("p0").state is Circuit.CLOSED
             desk.hold = None
             assert (await transport.pull("p0", address)).sender == "p0"
 

@@ -130,8 +130,8 @@ def test_a_slow_member_keeps_nobody_waiting_and_is_heard_later(tmp_path: Path) -
         join = network.join
         held: list[Held] = []
 
-        def joined(peer: str, address: str, answers: Any) -> InMemoryTransport:
-            held.append(Held(join(peer, address, answers), "p2" if peer == "p0" else "nobody"))
+        def joined(peer: str, address: str, handler: Any) -> InMemoryTransport:
+            held.append(Held(join(peer, address, handler), "p2" if peer == "p0" else "nobody"))
             return held[-1]
 
         network.join = joined  # type: ignore[method-assign]

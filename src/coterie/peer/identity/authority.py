@@ -50,7 +50,7 @@ KEPT_LISTED = timedelta(days=1)  # an expired certificate stays on the list unti
 
 
 class Issued(NamedTuple):
-    """Who got a certificate for which key, until when."""
+    """A certificate: for whom, until when, for which key."""
 
     id: str
     not_after: datetime
@@ -58,14 +58,14 @@ class Issued(NamedTuple):
 
 
 def request(folder: Path, peer: str) -> str:
-    """Make a peer's key and the request to be signed by the CA; the key's fingerprint."""
+    """Make a peer's key and the request to be signed by the CA; return the key's fingerprint."""
     _named(peer, "id")
     key_files.make_folder(folder)
     key_files.none_yet(folder / KEY, folder / REQUEST)
     key = ec.generate_private_key(ec.SECP256R1())
     asked = (
         x509.CertificateSigningRequestBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, peer)]))
+        .subject_name(_name((NameOID.COMMON_NAME, peer)))
         .sign(key, hashes.SHA256())
     )
     key_files.create(folder / KEY, _pem(key), key_files.SECRET)
@@ -75,7 +75,7 @@ def request(folder: Path, peer: str) -> str:
 
 @dataclass(frozen=True)
 class Authority:
-    """The CA in its folder."""
+    """A CA in its folder."""
 
     folder: Path
     anchor: TrustAnchor = field(repr=False)
@@ -83,17 +83,12 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path, federation: str, wall: float | None = None) -> Authority:
-        """A new CA for a new federation."""
+        """Make a CA for a new federation."""
         _named(federation, "federation name")
         key_files.make_folder(folder)
         key = ec.generate_private_key(ec.SECP256R1())
         now = _time(wall)
-        name = x509.Name(
-            [
-                x509.NameAttribute(NameOID.ORGANIZATION_NAME, federation),
-                x509.NameAttribute(NameOID.COMMON_NAME, CA_NAME),
-            ]
-        )
+        name = _name((NameOID.ORGANIZATION_NAME, federation), (NameOID.COMMON_NAME, CA_NAME))
         certificate = (
             _builder(name, name, key.public_key(), now - BACKDATED, now + LIFE_OF_THE_CA)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -108,7 +103,7 @@ class Authority:
 
     @classmethod
     def open(cls, folder: Path) -> Authority:
-        """The CA that lies in this folder."""
+        """Open the CA that lies in this folder."""
         remedy = "name the folder of a CA with --ca, or make one with: coterie ca init NAME"
         secret = key_files.read_secret(folder / AUTHORITY_KEY, remedy)
         public = key_files.read(folder / AUTHORITY, remedy)
@@ -158,13 +153,7 @@ class Authority:
         key_files.make_folder(to)
         self._refuse_overwrite(to, renew)
         certificate = (
-            _builder(
-                x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, peer)]),
-                self.anchor.certificate.subject,
-                key,
-                start,
-                end,
-            )
+            _builder(_name((NameOID.COMMON_NAME, peer)), self.anchor.certificate.subject, key, start, end)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(leaf_usage(), critical=True)
             .add_extension(x509.ExtendedKeyUsage(sorted(USES, key=lambda o: o.dotted_string)), critical=True)
@@ -228,7 +217,7 @@ class Authority:
 
     @property
     def deny(self) -> DenyList:
-        """The newest list."""
+        """Newest deny list."""
         path = self.folder / DENY
         data = key_files.read(
             path, "put the newest one back: a list that starts again is not believed by peers"
@@ -237,7 +226,7 @@ class Authority:
             return DenyList.decode(data).verify(self.anchor)
 
     def issued(self, peer: str) -> list[PeerCertificate]:
-        """Every certificate that a peer has got, the one that ends last at the end."""
+        """Read every certificate that a peer has got, the one that ends last at the end."""
         leaves = []
         for path in (self.folder / ISSUED / peer).glob("*.pem"):
             with naming_file(path):
@@ -252,7 +241,7 @@ class Authority:
 
 
 def _asked(data: bytes) -> tuple[str, ec.EllipticCurvePublicKey]:
-    """The id and the key of a request that was made by the holder of the key."""
+    """Read the id and the key of a request that was made by the holder of the key."""
     try:
         asked = x509.load_pem_x509_csr(data)
         sound = asked.is_signature_valid
@@ -269,6 +258,10 @@ def _asked(data: bytes) -> tuple[str, ec.EllipticCurvePublicKey]:
     if len(names) != 1 or not isinstance(names[0], str):
         raise IdentityError(f"the request must name one id, got {len(names)}; run: coterie ca request ID")
     return _named(names[0], "id"), key
+
+
+def _name(*parts: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
+    return x509.Name([x509.NameAttribute(*part) for part in parts])
 
 
 def _builder(

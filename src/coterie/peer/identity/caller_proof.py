@@ -1,4 +1,4 @@
-r"""Who is at the other end: read from certificates, exactly, at every call.
+r"""Proof of who is at the other end of a call, from certificates, exactly, at every call.
 
 The answering side signs $\text{tag} \,\|\, \text{nonce} \,\|\, \mathrm{SHA256}(\text{caller's certificate})$
 with the key of its certificate. gRPC checks the chain and the name in the handshake, but it takes `P0`
@@ -25,7 +25,7 @@ from coterie.peer.transport.wire_pb2 import Proof
 __all__ = ["CHALLENGE_BYTES", "Denied", "certified", "der", "member", "prove", "verify"]
 
 Denied: TypeAlias = Callable[[str, int], bool]
-"""`(id, serial)`: whether the CA has taken this certificate back."""
+"""`(id, serial)`: True if the CA has taken this certificate back."""
 
 CHALLENGE_BYTES = 32
 _TAG = b"coterie proof 1\0"
@@ -33,12 +33,12 @@ _TAG = b"coterie proof 1\0"
 
 @lru_cache(maxsize=1024)
 def der(pem: bytes) -> bytes:
-    """The certificate without its wrapping."""
+    """Unwrap a certificate."""
     return ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))
 
 
 def member(identity: Identity, certificate: bytes, denied: Denied) -> PeerCertificate:
-    """Whose certificate (DER) it is: of our CA, valid now, not revoked; else `Refused`."""
+    """Read a certificate (DER) of our CA, valid now, not revoked; else raise Refused."""
     leaf = identity.anchor.leaf(certificate)
     if wrong := leaf.validity_error(time.time()):
         raise Refused(Reason.CERTIFICATE, f"the certificate of {leaf.id} does not hold: {wrong}")
@@ -47,20 +47,20 @@ def member(identity: Identity, certificate: bytes, denied: Denied) -> PeerCertif
     return leaf
 
 
-def certified(letter: ModelEnvelope, leaf: PeerCertificate) -> ModelEnvelope:
-    """The letter with the start of its sender's certificate, whose end bounds its version; else `Refused`."""
-    version = letter.version
+def certified(envelope: ModelEnvelope, leaf: PeerCertificate) -> ModelEnvelope:
+    """Add the start of the sender's certificate to a model; refuse versions after the certificate's end."""
+    version = envelope.version
     if version.incarnation > leaf.latest or version.event > LARGEST_NUMBER:
         raise Refused(
             Reason.VERSION,
             f"a model {version.incarnation}:{version.event} of {leaf.id}; its certificate allows none after "
             f"{leaf.latest}:{LARGEST_NUMBER}",
         )
-    return letter._replace(since=leaf.since)
+    return envelope._replace(since=leaf.since)
 
 
 def prove(identity: Identity, nonce: bytes, caller: bytes) -> Proof:
-    """That this is us, now, to the holder of that certificate (DER)."""
+    """Prove to the holder of a certificate (DER) that this is us, now."""
     if len(nonce) != CHALLENGE_BYTES:
         raise Refused(Reason.FORMAT, f"a nonce of {len(nonce)} bytes; expected {CHALLENGE_BYTES}")
     return Proof(
@@ -69,7 +69,7 @@ def prove(identity: Identity, nonce: bytes, caller: bytes) -> Proof:
 
 
 def verify(proof: Proof, identity: Identity, nonce: bytes, dialled: str, denied: Denied) -> PeerCertificate:
-    """That the one who answers us is the one we dialled, and still a member; else `Refused`."""
+    """Verify that whoever answers is the one we dialled, and still a member; else raise Refused."""
     leaf = member(identity, proof.certificate, denied)
     if leaf.id != dialled:
         raise Refused(Reason.IDENTITY, f"{leaf.id} answers at the address of {dialled}; no model was moved")

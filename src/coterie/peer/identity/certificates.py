@@ -1,4 +1,4 @@
-"""What a certificate must look like here: one CA of one federation, and below it one leaf for each peer.
+"""Certificates: one CA of one federation, and below it one leaf for each peer.
 
 The chain has exactly one link, so it is checked link by link instead of by a general path builder: CA (P-256,
 path length 0, may sign certificates and lists, O = the federation) signs leaf (P-256, at most 90 days, server
@@ -9,6 +9,7 @@ Cooper et al.: Internet X.509 public key infrastructure. RFC 5280, 2008.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -39,11 +40,11 @@ _KNOWN = (
     x509.SubjectKeyIdentifier,
 )
 _UNFIT = ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound
-"""What is raised for a certificate that is none of ours."""
+"""Errors for a certificate that is none of ours."""
 
 
 class PeerCertificate(NamedTuple):
-    """What a peer's certificate says, once it is known to be of our CA."""
+    """Facts of a peer's certificate, once it is known to be of our CA."""
 
     id: str
     serial: int
@@ -53,29 +54,29 @@ class PeerCertificate(NamedTuple):
 
     @property
     def since(self) -> int:
-        """When it begins to hold, seconds since 1970; of two certificates of one peer the later counts."""
+        """Start of its validity, seconds since 1970; of two certificates of one peer the later counts."""
         return int(self.not_before.timestamp())
 
     @property
     def latest(self) -> int:
-        """The largest incarnation of its peer: when it ends, milliseconds since 1970."""
+        """Largest incarnation of its peer: the end of its validity, milliseconds since 1970."""
         return int(1000 * self.not_after.timestamp())
 
     def validity_error(self, wall: float) -> str | None:
-        """Why it does not hold at this time (seconds since 1970); None: it holds."""
+        """Say why it does not hold at this time (seconds since 1970); None: it holds."""
         return _validity_error(self.not_before, self.not_after, wall)
 
 
 @dataclass(frozen=True)
 class TrustAnchor:
-    """The CA's certificate, which every peer of a federation holds."""
+    """Certificate of the CA, which every peer of a federation holds."""
 
     certificate: x509.Certificate
     federation: str
 
     @classmethod
     def read(cls, pem: bytes) -> TrustAnchor:
-        """From PEM; raises IdentityError."""
+        """Read PEM; raise IdentityError."""
         certificate = one_certificate(pem)
         try:
             federation = _one(certificate.subject, NameOID.ORGANIZATION_NAME)
@@ -93,24 +94,21 @@ class TrustAnchor:
 
     @property
     def pem(self) -> bytes:
-        """What was read, and nothing that stood around it."""
+        """PEM of what was read, and nothing that stood around it."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def validity_error(self, wall: float) -> str | None:
-        """Why it does not hold at this time (seconds since 1970); None: it holds."""
+        """Say why it does not hold at this time (seconds since 1970); None: it holds."""
         return _validity_error(
             self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc, wall
         )
 
     def leaf(self, der: bytes) -> PeerCertificate:
-        """What the certificate says, if it is one of this CA for a peer; raises Refused.
-
-        Whether it holds at this time, and whether it was revoked, is not looked at here.
-        """
+        """Read a certificate (DER) of this CA for a peer, valid and revoked or not; raise Refused."""
         return _leaf(self, der)
 
     def verify(self, signature: bytes, data: bytes) -> bool:
-        """Whether the CA itself signed this."""
+        """Tell whether the CA itself signed this."""
         return verified(_p256(self.certificate), signature, data)
 
     def _read(self, certificate: x509.Certificate) -> PeerCertificate:
@@ -150,7 +148,7 @@ class TrustAnchor:
 
 @lru_cache(maxsize=1024)
 def _leaf(anchor: TrustAnchor, der: bytes) -> PeerCertificate:
-    """Kept, since the same few are shown at every call; only those that are sound, for others raise."""
+    """Read a certificate; kept, since the same few are shown at every call, and only if it is sound."""
     if len(der) > LARGEST:
         raise Refused(Reason.SIZE, f"a certificate of {len(der)} bytes; at most {LARGEST}")
     try:
@@ -170,7 +168,7 @@ def _leaf(anchor: TrustAnchor, der: bytes) -> PeerCertificate:
 
 
 def one_certificate(pem: bytes) -> x509.Certificate:
-    """The only certificate in a file: every one in it would be trusted."""
+    """Read the only certificate of a file: every one in it would be trusted."""
     try:
         found = x509.load_pem_x509_certificates(pem)
     except ValueError as error:
@@ -181,14 +179,14 @@ def one_certificate(pem: bytes) -> x509.Certificate:
 
 
 def leaf_usage() -> x509.KeyUsage:
-    """What a peer's key is for: to sign, that is to prove who it is."""
+    """Return the use of a peer's key: to sign, that is to prove who it is."""
     return key_usage(digital_signature=True)
 
 
 def key_usage(
     *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
 ) -> x509.KeyUsage:
-    """These uses and no other."""
+    """Allow these uses and no other."""
     return x509.KeyUsage(
         digital_signature=digital_signature,
         content_commitment=False,
@@ -203,7 +201,7 @@ def key_usage(
 
 
 def verified(key: ec.EllipticCurvePublicKey, signature: bytes, data: bytes) -> bool:
-    """Whether the holder of the key signed this (ECDSA, SHA-256)."""
+    """Tell whether the holder of the key signed this (ECDSA, SHA-256)."""
     try:
         key.verify(signature, data, ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:
@@ -212,12 +210,9 @@ def verified(key: ec.EllipticCurvePublicKey, signature: bytes, data: bytes) -> b
 
 
 def fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """SHA-256 of a public key, for two people to compare by telephone."""
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(
-        key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    )
-    return digest.finalize().hex(":", 2)
+    """Return SHA-256 of a public key, for two people to compare by telephone."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).digest().hex(":", 2)
 
 
 def _p256(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:

@@ -1,4 +1,4 @@
-"""A peer's own key and certificate: loaded with every check, used to sign, renewed while the peer runs.
+"""Identity of a peer: its key and certificate, loaded with every check, renewed while the peer runs.
 
 A folder holds ca.pem (the CA's certificate), peer.pem (the own one), peer.key (for the owner's eyes only) and
 deny.bin (the CA's newest deny list that came here).
@@ -33,7 +33,7 @@ _RENEW = "renew it with: coterie ca issue peer.csr --renew"
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a peer is, as its CA confirms."""
+    """A peer as its CA confirms it."""
 
     folder: Path
     anchor: TrustAnchor = field(repr=False)
@@ -41,11 +41,11 @@ class Identity:
     certificate_pem: bytes = field(repr=False)
     key_pem: bytes = field(repr=False)
     deny: DenyList = field(repr=False)
-    """The list in deny.bin; a running peer may have heard of a newer one."""
+    """List in deny.bin; a running peer may have heard of a newer one."""
 
     @classmethod
     def load(cls, folder: Path | str, wall: float | None = None) -> Identity:
-        """Read and check the folder at this time (seconds since 1970; None: now); raises IdentityError."""
+        """Read and check the folder at this time (seconds since 1970; None: now); raise IdentityError."""
         folder = Path(folder)
         wall = time.time() if wall is None else wall
         issue = f"have it made with: coterie ca issue {folder / 'peer.csr'}"
@@ -75,35 +75,35 @@ class Identity:
 
     @property
     def id(self) -> str:
-        """The one name of this peer."""
+        """Id of this peer."""
         return self.leaf.id
 
     @property
     def federation(self) -> str:
-        """What its CA is for."""
+        """Name of the federation that its CA is for."""
         return self.anchor.federation
 
     @property
     def authority_pem(self) -> bytes:
-        """The CA's certificate, the only root to trust."""
+        """Certificate of the CA, the only root to trust."""
         return self.anchor.pem
 
     @cached_property
     def certificate_der(self) -> bytes:
-        """The own certificate as records carry it."""
+        """Own certificate as records carry it."""
         return one_certificate(self.certificate_pem).public_bytes(serialization.Encoding.DER)
 
     @property
     def not_after(self) -> datetime:
-        """When the certificate ends."""
+        """End of the certificate."""
         return self.leaf.not_after
 
     def sign(self, data: bytes) -> bytes:
-        """By the own key (ECDSA, SHA-256)."""
+        """Sign by the own key (ECDSA, SHA-256)."""
         return signed(self._key, data)
 
     def warning(self, wall: float | None = None) -> str | None:
-        """What to say when it ends soon: within two weeks, or within the last quarter of a short life."""
+        """Say that the certificate ends within two weeks, or the last quarter of a short life; else None."""
         left = self.not_after.timestamp() - (time.time() if wall is None else wall)
         life = self.not_after - self.leaf.not_before
         if left > min(WARN_BEFORE, life / 4).total_seconds():
@@ -114,13 +114,13 @@ class Identity:
         return f"the certificate of {self.id!r} ends in {left / 86400:.1f} days, at {ends}; {_RENEW}"
 
     def listed(self) -> DenyList:
-        """The deny list that lies in the folder now, whoever is on it; raises IdentityError."""
+        """Read the deny list that lies in the folder now, whoever is on it; raise IdentityError."""
         return _listed(self.folder, self.anchor)
 
     def reload(self, wall: float | None = None) -> Identity | None:
-        """What the folder holds now, if it changed; None: nothing did.
+        """Read what the folder holds now, if it changed; None: nothing did.
 
-        Raises IdentityError if it changed and cannot be used; this identity stays good then. Files may be
+        Raise IdentityError if it changed and cannot be used; this identity stays good then. Files may be
         put into place one by one: until the last one is there, that is what happens.
         """
         new = Identity.load(self.folder, wall)
@@ -161,7 +161,7 @@ def naming_file(path: Path, remedy: str = "") -> Iterator[None]:
 
 
 def private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """A P-256 key without a password; raises IdentityError."""
+    """Read a P-256 key without a password; raise IdentityError."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -172,5 +172,5 @@ def private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def signed(key: ec.EllipticCurvePrivateKey, data: bytes) -> bytes:
-    """ECDSA, SHA-256."""
+    """Sign with ECDSA and SHA-256."""
     return key.sign(data, ec.ECDSA(hashes.SHA256()))

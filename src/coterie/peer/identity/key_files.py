@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from coterie.peer.errors import IdentityError
+from coterie.storage.atomic import atomic_write
 
 __all__ = ["create", "folder_error", "make_folder", "none_yet", "read", "read_secret", "replace"]
 
@@ -16,7 +17,7 @@ LARGEST = 1 << 20
 
 
 def make_folder(path: Path) -> None:
-    """A folder that only its owner can enter, if there is none yet."""
+    """Make a folder that only its owner can enter, if there is none yet."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -39,7 +40,7 @@ def none_yet(*paths: Path) -> None:
 
 
 def create(path: Path, data: bytes, mode: int = PUBLIC) -> None:
-    """A new file; if there is one of that name it stays as it is."""
+    """Write a new file; one of that name stays as it is."""
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(data)
@@ -47,6 +48,14 @@ def create(path: Path, data: bytes, mode: int = PUBLIC) -> None:
             os.fsync(file.fileno())
     except FileExistsError:
         raise IdentityError(_exists(path)) from None
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put a public file in place of the old one, whole; if that fails, the old one stays."""
+    try:
+        atomic_write(path, data, PUBLIC)
     except OSError as error:
         raise _unwritten(path, error) from None
 
@@ -60,20 +69,8 @@ def _exists(path: Path) -> str:
     return f"{path} exists and is not overwritten; choose another folder with --out, or move it away"
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put a public file in place of the old one, whole; if that fails, the old one stays."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.unlink(missing_ok=True)
-    create(draft, data)
-    try:
-        os.replace(draft, path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise _unwritten(path, error) from None
-
-
 def read(path: Path, remedy: str) -> bytes:
-    """A small file that must be there."""
+    """Read a small file that must be there."""
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
@@ -87,7 +84,7 @@ def read(path: Path, remedy: str) -> bytes:
 
 
 def read_secret(path: Path, remedy: str) -> bytes:
-    """A key, unless others than its owner could have read it as well."""
+    """Read a key, unless others than its owner could have read it as well."""
     data = read(path, remedy)
     if wrong := folder_error(path.parent):
         raise IdentityError(wrong)

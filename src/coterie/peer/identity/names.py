@@ -1,4 +1,4 @@
-r"""One canonical grammar of ids and addresses; names are compared exactly, never folded or resolved.
+r"""Grammar of ids and addresses; names are compared exactly, never folded or resolved.
 
 id: `[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?`, which is one DNS label in lower case. Federations are named by it
 too. Libraries below us take `p0.` and `P0` for `p0`; since neither is an id here, no two spellings meet.
@@ -18,7 +18,7 @@ __all__ = ["UNAUTHENTICATED", "Contact", "address_error", "id_error", "server_na
 LONGEST_ID = 63
 LONGEST_ADDRESS = 255
 UNAUTHENTICATED = "a stranger"
-"""Whoever has not shown that it is a member; no id looks like this."""
+"""Name of whoever has not shown that it is a member; no id looks like this."""
 
 _ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _HOST = re.compile(r"(?i)[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -26,24 +26,23 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
 class Contact(NamedTuple):
-    """Whom to dial and where: an answer from anyone else at that address is refused."""
+    """A peer to dial: an answer from anyone else at that address is refused."""
 
     id: str
     address: str
 
     @classmethod
     def parse(cls, text: str) -> Contact:
-        """As a seed is written.
+        """Read a contact as a seed is written.
 
         >>> Contact.parse("p0@ward3.example:7000")
         Contact(id='p0', address='ward3.example:7000')
         """
         name, at, address = text.rpartition("@")
-        why = (
-            "there is no '@' in it"
-            if not at
-            else (f"{name!r} is no id: {wrong}" if (wrong := id_error(name)) else address_error(address))
-        )
+        why: str | None = "there is no '@' in it"
+        if at:
+            wrong = id_error(name)
+            why = f"{name!r} is no id: {wrong}" if wrong else address_error(address)
         if why:
             raise PeerError(f"seed {text!r}: {why}; expected ID@HOST:PORT, such as p0@10.0.0.7:7000")
         return cls(name, address)
@@ -53,7 +52,7 @@ class Contact(NamedTuple):
 
 
 def server_name(peer: str, federation: str) -> str:
-    """The one DNS name in a peer's certificate.
+    """Return the one DNS name in a peer's certificate.
 
     >>> server_name("p0", "wards")
     'p0.wards.coterie'
@@ -62,7 +61,7 @@ def server_name(peer: str, federation: str) -> str:
 
 
 def id_error(name: str) -> str | None:
-    """Why this is no id; None: it is one.
+    """Say why this is no id; None: it is one.
 
     >>> id_error("p0") is None
     True
@@ -93,7 +92,7 @@ def id_error(name: str) -> str | None:
 
 @lru_cache(maxsize=1024)  # gossip repeats the same ones
 def address_error(address: str, dialled: bool = True) -> str | None:
-    """Why nobody can be dialled (or nobody can listen) at this `HOST:PORT`; None: it is well formed.
+    """Say why nobody can be dialled (or nobody can listen) at this HOST:PORT; None: it is well formed.
 
     >>> address_error("[::1]:7000") is None, address_error("0.0.0.0:7000")
     (True, 'the host of 0.0.0.0:7000 stands for every interface; name the one that others can dial')

@@ -42,18 +42,18 @@ from coterie.peer.membership.records import MOST_RECORDS, Packet, Record
 __all__ = ["Event", "Member", "Membership", "Status", "Timing"]
 
 RETRIES = 2
-"""Of the dead and the unknown seeds, so many are dialled in one round."""
+"""Dead members and unknown seeds that are dialled in one round."""
 GOODBYES = 3
 ROUNDS_OF_SILENCE = 60
-"""The same refusal of the same peer is logged once in so many rounds, and counted always."""
+"""Rounds in which the same refusal of the same peer is logged once; it is counted always."""
 OUTBIDS = 3
-"""A peer that lost its memory may have to outdo a few older ones of itself, then one in ROUNDS_OF_SILENCE;
-a double does not end."""
+"""Incarnations of itself that a peer outdoes, then one in ROUNDS_OF_SILENCE: if it lost its state there may
+be a few older ones; a double does not end."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How fast gossip goes; seconds. The limits of silence grow with log10 of the number of members."""
+    """Times of gossip in seconds; the limits of silence grow with log10 of the number of members."""
 
     period: float = 1.0
     suspect_after: float = 5.0
@@ -64,7 +64,7 @@ class Timing:
 
 
 class Status(StrEnum):
-    """What a peer thinks of another one."""
+    """A peer's judgement of another one."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"
@@ -81,11 +81,11 @@ class Member(NamedTuple):
     incarnation: int
     version: int
     heard: float
-    """When (monotonic seconds) its version last grew here."""
+    """Monotonic seconds at which its version last grew here."""
 
 
 class Event(NamedTuple):
-    """Something to be logged."""
+    """News of membership, to be logged."""
 
     what: str
     """A status, or joined, revoked, expired, forgotten, refused, deny-list, outbid or duplicate."""
@@ -110,9 +110,9 @@ class _Retry(NamedTuple):
 
 
 class Membership:
-    """What one peer knows of the others.
+    """Table of what one peer knows of the others.
 
-    A node waits until `due`, calls `round` and dials each contact with `packet`, then hands the reply to
+    A loop waits until `due`, calls `round` and dials each contact with `packet`, then hands the reply to
     `receive`; what others send goes to `answer`. A contact that does not answer needs no word: it is silent.
     """
 
@@ -151,42 +151,42 @@ class Membership:
         self._rounds = self._outbids = 0
         self._last = now
         self.due = now + self._timing.period * self._draw(1)[0]
-        """When the next round should be."""
+        """Monotonic seconds of the next round."""
 
     # What is known.
 
     @property
     def id(self) -> str:
-        """The own one."""
+        """Own id."""
         return self._own.id
 
     @property
     def incarnation(self) -> int:
-        """The own one; it grows when it has to outdo an earlier process of the same id."""
+        """Own incarnation; it grows when it has to outdo an earlier process of the same id."""
         return self._own.incarnation
 
     def members(self) -> list[Member]:
-        """All others, by id, as the last round and the gossip since then left them."""
+        """List all others, by id, as the last round and the gossip since then left them."""
         return [
             Member(peer, e.record.address, e.status, e.record.incarnation, e.record.version, e.heard)
             for peer, e in sorted(self._table.items())
         ]
 
     def incarnation_of(self, peer: str) -> int | None:
-        """What the signed record of another peer names; None: it has said nothing of itself."""
+        """Return the incarnation in a peer's signed record; None: it has said nothing of itself."""
         record = self._record(peer)
         return None if record is None else record.incarnation
 
     def alive(self) -> list[Member]:
-        """Those to learn from."""
+        """List the members to learn from."""
         return [m for m in self.members() if m.status is Status.ALIVE]
 
     def denied(self, peer: str, serial: int) -> bool:
-        """Whether the CA took back this certificate; servers ask at every call."""
+        """Tell whether the CA took back this certificate; servers ask at every call."""
         return serial in self.trust.deny.serials
 
     def drain_events(self) -> list[Event]:
-        """What happened since this was last asked."""
+        """Return what happened since this was last asked."""
         events = list(self._events)
         self._events.clear()
         return events
@@ -194,7 +194,7 @@ class Membership:
     # What to do.
 
     def round(self, now: float) -> list[Contact]:
-        """A new heartbeat, a new judgement of everybody, and whom to dial now."""
+        """Make a new heartbeat and a new judgement of everybody; return whom to dial now."""
         pause = now - self._last
         if pause > 2 * self._timing.period:  # the silence was ours: this process stood still
             for entry in self._table.values():
@@ -206,27 +206,27 @@ class Membership:
             self._outbids = max(0, self._outbids - 1)  # a double that has ended since can be outdone
         self._judge(now)
         if not self._own.left:
-            self._speak()
+            self._sign_own_record()
         draws = self._draw(2 + RETRIES)
         self.due = now + self._timing.period * (0.75 + 0.5 * draws[0])
-        live = [Contact(m.id, m.address) for m in self.members() if _lives(m.status)]
+        live = [Contact(m.id, m.address) for m in self.members() if _is_reachable(m.status)]
         chosen = [live[int(draws[1] * len(live))]] if live else []
         return chosen + self._retry(now, draws[2:])
 
     def packet(self, to: str, now: float) -> bytes:
-        """What to send to a peer."""
+        """Encode what to send to a peer."""
         told = self._timing.dead_after * self._scale()
         records = [
             e.record
             for k, e in sorted(self._table.items())
-            if k == to or _lives(e.status) or (e.status is Status.LEFT and now - e.heard < told)
+            if k == to or _is_reachable(e.status) or (e.status is Status.LEFT and now - e.heard < told)
         ]
         deny = self.trust.deny
         needed = deny.version > (self._table[to].deny_version if to in self._table else 0)
         return Packet(deny.version, deny if needed else None, (self._own, *records)).encode()
 
     def receive(self, sender: str, data: bytes, now: float) -> None:
-        """Take what a peer sent, as far as it is news; raises Refused.
+        """Take what a peer sent, as far as it is news; raise Refused.
 
         Honest peers verify before they tell, so a packet with a forged signature or a certificate of another
         CA is refused as a whole, at the first of them: a flood of them costs little. What may differ between
@@ -249,13 +249,13 @@ class Membership:
             self._table[sender].deny_version = packet.deny_version
 
     def answer(self, sender: str, data: bytes, now: float) -> bytes:
-        """Take what a peer sent and give what is known; raises Refused."""
+        """Take what a peer sent and give what is known; raise Refused."""
         self.receive(sender, data, now)
         return self.packet(sender, now)
 
     def leave(self, now: float) -> list[Contact]:
-        """Say goodbye: whom to dial with a last `packet`."""
-        self._speak(left=True)
+        """Say goodbye; return whom to dial with a last `packet`."""
+        self._sign_own_record(left=True)
         live = self.alive()
         order = sorted(zip(self._draw(len(live)), live, strict=True)) if live else []
         return [Contact(m.id, m.address) for _, m in order[:GOODBYES]]
@@ -264,7 +264,7 @@ class Membership:
         """Go on with a new certificate."""
         self._identity = identity
         self._own = self._own._replace(certificate=identity.certificate_der)
-        self._speak(left=self._own.left)
+        self._sign_own_record(left=self._own.left)
 
     def deny(self, deny: DenyList, now: float) -> None:
         """Take this deny list, if it is newer."""
@@ -273,7 +273,7 @@ class Membership:
 
     # The parts of it.
 
-    def _speak(self, left: bool = False, incarnation: int | None = None) -> None:
+    def _sign_own_record(self, left: bool = False, incarnation: int | None = None) -> None:
         own = self._own._replace(
             version=self._own.version + 1, left=left, incarnation=incarnation or self._own.incarnation
         )
@@ -307,13 +307,13 @@ class Membership:
                 self._refuse(sender, Refused(Reason.FULL, text))
                 return
             if not record.left:
-                self._tell("joined", record.id, f"{record.id} joined at {record.address}")
+                self._emit("joined", record.id, f"{record.id} joined at {record.address}")
         elif status is not known.status:
-            self._tell(status, record.id, f"{record.id} is {status} at {record.address}, was {known.status}")
+            self._emit(status, record.id, f"{record.id} is {status} at {record.address}, was {known.status}")
         self._table[record.id] = _Entry(record, leaf, now, status, known.deny_version if known else 0)
 
     def _handle_duplicate_id(self, record: Record, leaf: PeerCertificate, now: float) -> None:
-        """Somebody else speaks or spoke under the own id, and outranks us."""
+        """Handle a record of the own id that outranks us: somebody else speaks or spoke under it."""
         if self._rank(record) <= self._rank(self._own):
             return
         own = self._identity.leaf
@@ -326,7 +326,7 @@ class Membership:
             self._refuse(record.id, Refused(Reason.DUPLICATE_ID, text), "duplicate")
             return
         self._outbids += 1
-        self._speak(left=self._own.left, incarnation=record.incarnation + 1)
+        self._sign_own_record(left=self._own.left, incarnation=record.incarnation + 1)
         self.due = min(self.due, now)
         new = self._own.incarnation
         self._events.append(Event("outbid", record.id, f"{record.id} goes on with incarnation {new}", new))
@@ -347,14 +347,14 @@ class Membership:
             if silent > timing.suspect_after * scale:
                 status = Status.DEAD if silent > timing.dead_after * scale else Status.SUSPECT
             if status is not entry.status:
-                self._tell(status, peer, f"{peer} is {status} after {silent:.1f} s of silence")
+                self._emit(status, peer, f"{peer} is {status} after {silent:.1f} s of silence")
                 entry.status = status
 
     def _purge(self, now: float) -> None:
-        """A new deny list: the revoked go, and the others are to hear of it at once."""
+        """Drop the revoked; the others are to hear of the new deny list at once."""
         deny = self.trust.deny
         self.due = min(self.due, now)
-        self._tell(
+        self._emit(
             "deny-list", self._own.id, f"deny list of version {deny.version}: {len(deny.serials)} entries"
         )
         for peer, entry in list(self._table.items()):
@@ -362,9 +362,9 @@ class Membership:
                 self._drop(peer, "revoked", f"{peer} is no member any more: the CA revoked its certificate")
 
     def _retry(self, now: float, draws: list[float]) -> list[Contact]:
-        """The dead and the seeds that are not known to live, those first that have waited longest."""
+        """Choose dead members and seeds that are not known to live, those first that have waited longest."""
         dead = [Contact(m.id, m.address) for m in self.members() if m.status is Status.DEAD]
-        gone = [s for s in self._seeds if (e := self._table.get(s.id)) is None or not _lives(e.status)]
+        gone = [s for s in self._seeds if (e := self._table.get(s.id)) is None or not _is_reachable(e.status)]
         first = _Retry(now, self._timing.retry_first)
         self._retries = {c: self._retries.get(c, first) for c in dict.fromkeys((*dead, *gone))}
         ready = sorted((r.at, c) for c, r in self._retries.items() if r.at <= now)[:RETRIES]
@@ -376,10 +376,10 @@ class Membership:
         return [contact for _, contact in ready]
 
     def _room(self) -> bool:
-        """Whether there is room for one more, if need be that of the one who is gone longest."""
+        """Tell whether there is room for one more, if need be that of the one who is gone longest."""
         if len(self._table) < self._capacity:
             return True
-        gone = [(e.heard, k) for k, e in self._table.items() if not _lives(e.status)]
+        gone = [(e.heard, k) for k, e in self._table.items() if not _is_reachable(e.status)]
         if gone:
             peer = min(gone)[1]
             self._drop(peer, "forgotten", f"{peer} is forgotten: the table is full and it is gone")
@@ -393,17 +393,17 @@ class Membership:
 
     def _drop(self, peer: str, what: str, text: str) -> None:
         del self._table[peer]
-        self._tell(what, peer, text)
+        self._emit(what, peer, text)
 
     def _refuse(self, peer: str, refused: Refused, what: str = "refused") -> None:
-        """Count it; say it once in a while, since gossip repeats itself."""
+        """Count a refusal; say it once in a while, since gossip repeats itself."""
         refused.told = True
         self.refused[refused.reason] += 1
         if (peer, refused.reason) not in self._said:
             self._said.add((peer, refused.reason))
-            self._tell(what, peer, str(refused))
+            self._emit(what, peer, str(refused))
 
-    def _tell(self, what: str, peer: str, text: str) -> None:
+    def _emit(self, what: str, peer: str, text: str) -> None:
         self._events.append(Event(what, peer, text))
 
     def _scale(self) -> float:
@@ -413,6 +413,6 @@ class Membership:
         return list(self._stream.uniform(count, t=self._rounds, client=self._own.incarnation).tolist())
 
 
-def _lives(status: Status) -> bool:
-    """As far as is known."""
+def _is_reachable(status: Status) -> bool:
+    """Tell whether a member lives, as far as is known."""
     return status in (Status.ALIVE, Status.SUSPECT)

@@ -1,4 +1,4 @@
-"""Log lines as JSON, one a line: whatever others send is escaped, so nothing can forge a line."""
+"""Log lines as JSON: whatever others send is escaped, so nothing can forge a line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
-    """Time, level, what happened, and the facts given as `extra`."""
+    """Formatter of time, level, what happened, and the facts given as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
-    """Everything this package logs goes to standard error, as systemd and containers want it."""
+    """Send everything this package logs to standard error, as systemd and containers want it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     ours = logging.getLogger("coterie")
@@ -45,7 +45,7 @@ def log_to_stderr(level: int = logging.INFO) -> None:
 
 
 class LogThrottle:
-    """Lines that others can cause at any rate: a few of a kind at once, then one in a while."""
+    """Throttle for lines that others can cause at any rate: a few of a kind at once, then one in a while."""
 
     BURST, PAUSE = 8, 10.0
     """Lines at once; seconds until there may be one more."""
@@ -65,7 +65,7 @@ class LogThrottle:
 
 
 def is_power_of_two(times: int) -> bool:
-    """The first, second, fourth, eighth ... time: whoever repeats itself does not fill our disk."""
+    """Tell whether to log the 1st, 2nd, 4th, 8th ... time: whoever repeats itself does not fill our disk."""
     return times & (times - 1) == 0
 
 

@@ -1,9 +1,9 @@
-"""Handshakes that fail, told and counted: gRPC lets nobody know of them, except on standard error.
+"""Failed TLS handshakes, logged and counted: gRPC lets nobody know of them, except on standard error.
 
-Whoever has no good certificate is turned away before any of our code runs. gRPC says why, on one line
-for each, raw and without end; so while a peer runs, standard error is a pipe that the peer itself
-reads. It tells of handshakes like of any other refusal, drops what else gRPC says, and passes on the
-rest. What Python writes and logs goes where it went before, and so does the stack of a crash.
+Whoever has no good certificate is turned away before any of our code runs. gRPC says why, on one line for
+each, raw and without end; so while a peer with `tls_failures = true` runs, standard error is a pipe that
+the peer itself reads. It tells of handshakes like of any other refusal, drops what else gRPC says, and passes
+on the rest. What Python writes and logs goes where it went before, and so does the stack of a crash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STDERR = 2
 
 
 class StderrTap:
-    """What was written to standard error and is still to be read."""
+    """Reader of what was written to standard error."""
 
     def __init__(self, pipe: int, out: IO[str]) -> None:
         self._pipe, self._out = pipe, out
@@ -40,11 +40,11 @@ class StderrTap:
         self._times: Counter[str] = Counter()  # TLS has not so many words
 
     def fileno(self) -> int:
-        """For an event loop, which calls `read` when there is something."""
+        """Return the descriptor for an event loop, which calls `read` when there is something."""
         return self._pipe
 
     def read(self, refused: Callable[[Refused], None]) -> None:
-        """Handle all that is there; never waits."""
+        """Handle all that is there, without waiting."""
         data = b""
         with contextlib.suppress(BlockingIOError):
             while more := os.read(self._pipe, 1 << 16):
@@ -63,7 +63,7 @@ class StderrTap:
 
 @contextlib.contextmanager
 def tap_stderr() -> Iterator[StderrTap]:
-    """Inside, standard error is overheard; gRPC must not have been loaded before."""
+    """Tap standard error inside the block; gRPC must not have been loaded before."""
     os.environ["GRPC_VERBOSITY"] = "INFO"  # from INFO on, it tells of handshakes
     pipe, into = os.pipe()
     for end in (pipe, into):
@@ -86,6 +86,6 @@ def tap_stderr() -> Iterator[StderrTap]:
 
 
 def _words(what: bytes, detail: bytes | None) -> str:
-    """`PEER_DID_NOT_RETURN_A_CERTIFICATE` as people write; only about certificates the detail is sound."""
+    """Write `PEER_DID_NOT_RETURN_A_CERTIFICATE` as people do; only about certificates the detail is sound."""
     words = what.decode().replace("_", " ").lower()
     return f"{words}: {detail.decode(errors='backslashreplace')}" if detail and words == _VERIFY else words

@@ -19,7 +19,7 @@ __all__ = ["Circuit", "CircuitBreaker"]
 
 
 class Circuit(StrEnum):
-    """Whether calls go through."""
+    """State of a breaker: calls go through, or do not."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -27,7 +27,7 @@ class Circuit(StrEnum):
 
 
 class CircuitBreaker:
-    """Of one peer; `key` tells its draws from those of other peers' breakers."""
+    """Breaker of one peer; `key` tells its draws from those of other peers' breakers."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CircuitBreaker:
 
     @property
     def state(self) -> Circuit:
-        """Now."""
+        """State at this moment."""
         if self._row < self._failures:
             return Circuit.CLOSED
         return Circuit.OPEN if self._trying or self._clock() < self._until else Circuit.HALF_OPEN
@@ -58,18 +58,18 @@ class CircuitBreaker:
         return max(0.0, self._until - self._clock()) if self.state is Circuit.OPEN else 0.0
 
     def allow(self) -> bool:
-        """Whether a call may go out; in half-open, this takes the one try."""
+        """Tell whether a call may go out; in half-open, this takes the one try."""
         state = self.state
         if state is Circuit.HALF_OPEN:
             self._trying = True
         return state is not Circuit.OPEN
 
     def succeeded(self) -> None:
-        """A call was answered."""
+        """Note that a call was answered."""
         self._row, self._trying = 0, False
 
     def failed(self) -> None:
-        """A call was not."""
+        """Note that a call was not answered."""
         self._row, self._trying = self._row + 1, False
         if self._row >= self._failures:
             doublings = min(self._row - self._failures, 32)
@@ -78,5 +78,5 @@ class CircuitBreaker:
             self._draws += 1
 
     def abandoned(self) -> None:
-        """A call was given up by the caller: it says nothing about the peer."""
+        """Note that the caller gave up a call, which says nothing about the peer."""
         self._trying = False

@@ -1,4 +1,4 @@
-"""A model as bytes: a protobuf header, then a safetensors body in chunks.
+"""Models as bytes: a protobuf header, then a safetensors body in chunks.
 
 Whatever comes in is held against the own terms and the own schema before anything is allocated: the
 header's terms, sender and length; the body's opening byte by byte; then SHA-256, then the values.
@@ -8,7 +8,7 @@ Nothing is parsed but the protobuf, nothing is unpickled, and the only error is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -30,34 +30,30 @@ __all__ = [
     "chunks",
     "header",
     "quote",
-    "read_answer",
-    "read_ask",
-    "same_schema",
-    "seal",
-    "unpack",
 ]
+__all__ += ["read_answer", "read_ask", "same_schema", "seal"]
 
 PROTOCOL = 1
 _DIGEST = hashlib.sha256().digest_size
 
 
 class SessionTerms(NamedTuple):
-    """What two peers must share before a model moves."""
+    """Terms that two peers must share before a model moves."""
 
     federation: str
     run: str
     algorithm: str
     schema: str
-    """The hash."""
+    """Hash of the schema."""
     protocol: int = PROTOCOL
 
     def encode(self) -> TermsProto:
-        """For a header or an ask."""
+        """Encode for a header or an ask."""
         return TermsProto(**self._asdict())
 
     @classmethod
     def decode(cls, terms: TermsProto) -> SessionTerms:
-        """Back."""
+        """Decode what `encode` gave."""
         return cls(terms.federation, terms.run, terms.algorithm, terms.schema, terms.protocol)
 
 
@@ -71,7 +67,7 @@ _REASONS = {
 
 
 def quote(text: str) -> str:
-    """Text of unknown origin for a log line: short, quoted, control characters escaped."""
+    """Quote text of unknown origin for a log line: short, control characters escaped."""
     return repr(text if len(text) <= 200 else text[:200] + "…")
 
 
@@ -104,7 +100,7 @@ def same_schema(ours: Schema, theirs: str, us: str, them: str) -> None:
 
 
 def read_ask(data: bytes) -> Ask:
-    """One message of the calling side."""
+    """Parse one message of the calling side."""
     try:
         return Ask.FromString(data)
     except DecodeError:
@@ -112,7 +108,7 @@ def read_ask(data: bytes) -> Ask:
 
 
 def read_answer(data: bytes) -> Answer:
-    """One message of the answering side."""
+    """Parse one message of the answering side."""
     try:
         return Answer.FromString(data)
     except DecodeError:
@@ -120,7 +116,7 @@ def read_answer(data: bytes) -> Answer:
 
 
 def seal(schema: Schema, sender: str, run: str, version: Version, message: Message) -> ModelEnvelope:
-    """A model of one's own, sealed with the digest of its body."""
+    """Seal a model of one's own with the digest of its body."""
     schema.check(message)
     digest = hashlib.sha256()
     for part in _parts(schema, message):
@@ -128,20 +124,20 @@ def seal(schema: Schema, sender: str, run: str, version: Version, message: Messa
     return ModelEnvelope(sender, run, version, digest.hexdigest(), message)
 
 
-def header(schema: Schema, terms: SessionTerms, letter: ModelEnvelope) -> Header:
-    """What goes before the body."""
+def header(schema: Schema, terms: SessionTerms, envelope: ModelEnvelope) -> Header:
+    """Make the header that goes before the body."""
     return Header(
         terms=terms.encode(),
-        sender=letter.sender,
-        incarnation=letter.version.incarnation,
-        event=letter.version.event,
+        sender=envelope.sender,
+        incarnation=envelope.version.incarnation,
+        event=envelope.version.event,
         length=schema.length,
-        digest=bytes.fromhex(letter.digest),
+        digest=bytes.fromhex(envelope.digest),
     )
 
 
 def chunks(schema: Schema, message: Message, size: int) -> Iterator[bytes]:
-    """The body in pieces of `size` bytes, each copied once; the last may be shorter."""
+    """Yield the body in pieces of `size` bytes, each copied once; the last may be shorter."""
     held: list[memoryview] = []
     room = size
     for part in _parts(schema, message):
@@ -164,7 +160,7 @@ def _parts(schema: Schema, message: Message) -> Iterator[memoryview]:
 
 
 class IncomingModel:
-    """A model on its way in: room for exactly the own schema, filled as chunks come."""
+    """Model on its way in: room for exactly the own schema, filled as chunks come."""
 
     def __init__(
         self,
@@ -195,16 +191,11 @@ class IncomingModel:
 
     @property
     def full(self) -> bool:
-        """Whether all of it is there."""
+        """True once all of it is there."""
         return self._got == self._schema.length
 
-    def begin(self, chunk: bytes) -> None:
-        """The first piece, if it came with the header."""
-        if chunk:
-            self.add(chunk)
-
     def add(self, chunk: bytes) -> None:
-        """The next piece."""
+        """Take the next piece."""
         opening, start, end = self._schema.opening, self._got, self._got + len(chunk)
         if not chunk or end > self._schema.length:
             raise Refused(
@@ -226,7 +217,7 @@ class IncomingModel:
         self._got = end
 
     def finish(self) -> ModelEnvelope:
-        """The letter, once all of it is there and sound."""
+        """Return the model, once all of it is there and sound."""
         header, sender = self._header, self._header.sender
         if not self.full:
             raise Refused(
@@ -242,19 +233,3 @@ class IncomingModel:
             raise Refused(Reason.VALUES, f"{sender} sent {flaw}")
         version = Version(header.incarnation, header.event)
         return ModelEnvelope(sender, header.terms.run, version, header.digest.hex(), message)
-
-
-def unpack(
-    schema: Schema,
-    terms: SessionTerms,
-    us: str,
-    sender: str,
-    header: Header,
-    body: Iterable[bytes],
-    magnitude: float = MAGNITUDE,
-) -> ModelEnvelope:
-    """A whole letter at once."""
-    parcel = IncomingModel(schema, terms, us, sender, header, magnitude)
-    for chunk in body:
-        parcel.add(chunk)
-    return parcel.finish()

@@ -1,7 +1,7 @@
 """The calling side: one channel to each peer, who answers checked before a model moves, typed errors.
 
-A peer that fails again and again is left alone for a while (`breaker`); gossip goes through all the same,
-for it is how a peer that has come back is noticed, and its success closes the circuit.
+A peer that fails again and again is left alone for a while (`circuit_breaker`); gossip goes through all the
+same, for it is how a peer that has come back is noticed, and its success closes the circuit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,18 @@ from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import id_error, server_name
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope
-from coterie.peer.transport.circuit_breaker import Circuit, CircuitBreaker
-from coterie.peer.transport.grpc_common import SERVICE, Channel, Count, failure, grpc, options, target
-from coterie.peer.transport.limits import Limits, run_off_loop, with_timeout
+from coterie.peer.transport.circuit_breaker import CircuitBreaker
+from coterie.peer.transport.grpc_common import (
+    SERVICE,
+    Channel,
+    Count,
+    MessageStream,
+    failure,
+    grpc,
+    options,
+    target,
+)
+from coterie.peer.transport.limits import Limits, run_off_loop
 from coterie.peer.transport.schema import Schema
 from coterie.peer.transport.wire_pb2 import Answer, Ask
 
@@ -33,25 +42,25 @@ __all__ = ["GrpcTransport"]
 _TO_BE_LEFT_ALONE = (Reason.BUSY, Reason.CERTIFICATE, Reason.IDENTITY)
 
 PROVED = 2.0
-"""Seconds for which a proof holds: a small model that is pushed soon after it goes in one piece."""
+"""Seconds for which a proof holds: a small model that is pushed soon after goes in one piece."""
 
 Call: TypeAlias = Any
 """A call of grpc.aio, whose types are private."""
 
 
 class _Line:
-    """A channel to one peer at one address, and as whom."""
+    """Channel to one peer at one address, as one identity."""
 
     def __init__(self, identity: Identity, peer: str, address: str, channel: Channel) -> None:
         self.identity, self.peer, self.address, self.channel = identity, peer, address, channel
         self.greeted = False
         self.greeting = asyncio.Lock()
         self.proved: tuple[float, PeerCertificate] | None = None
-        """When it last proved who it is, and with which certificate."""
+        """Time of its last proof of who it is, and the certificate."""
 
 
 class GrpcTransport:
-    """Reaches other peers; a `Transport`."""
+    """Transport over gRPC with mutual TLS."""
 
     def __init__(
         self,
@@ -78,51 +87,56 @@ class GrpcTransport:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def pull(self, peer: str, address: str) -> ModelEnvelope:
-        """Their model."""
+        """Fetch their model."""
         async with self._call("pull", peer, address) as line:
             ask = self._ask()
             data, seconds = ask.SerializeToString(), self._limits.deadline(self._schema.length)
             call = line.channel.unary_stream(f"/{SERVICE}/Pull")(data, timeout=seconds)
+            stream = MessageStream(call, peer, self._limits.stall)
             try:
-                answer = await self._read(call, peer)
+                answer = codec.read_answer(await stream.read())
                 leaf = self._verify(answer, ask, line)
-                parcel = codec.IncomingModel(
-                    self._schema, self._terms, self._identity.id, peer, answer.header, self._limits.magnitude
-                )
-                parcel.begin(answer.chunk)
-                while not parcel.full:
-                    parcel.add((await self._read(call, peer)).chunk)
-                await self._end(call, peer)
+                own, magnitude = self._identity.id, self._limits.magnitude
+                model = codec.IncomingModel(self._schema, self._terms, own, peer, answer.header, magnitude)
+                if answer.chunk:
+                    model.add(answer.chunk)
+                while not model.full:
+                    model.add(codec.read_answer(await stream.read()).chunk)
+                await stream.end()
             finally:
                 call.cancel()
-            return certified(await run_off_loop(self._schema.length, parcel.finish), leaf)
+            return certified(await run_off_loop(self._schema.length, model.finish), leaf)
 
-    async def push(self, peer: str, address: str, letter: ModelEnvelope) -> bool:
-        """The own model to them. True: taken; False: they had it."""
+    async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
+        """Send them the own model. True: taken; False: they had it."""
         async with self._call("push", peer, address) as line:
             ask = self._ask()
-            ask.header.CopyFrom(codec.header(self._schema, self._terms, letter))
-            pieces = codec.chunks(self._schema, letter.message, self._limits.chunk)
+            ask.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
+            pieces = codec.chunks(self._schema, envelope.message, self._limits.chunk)
             if self._schema.length <= self._limits.chunk and self._trusted(line):
                 ask.chunk = next(pieces)
                 return (await self._unary(line, "Push", ask)).taken
             call = line.channel.stream_stream(f"/{SERVICE}/Push")(
                 timeout=self._limits.deadline(self._schema.length)
             )
+            stream = MessageStream(call, peer, self._limits.stall)
             try:
-                await self._write(call, peer, ask)
-                self._verify(await self._read(call, peer), ask, line)
+                await stream.write(ask)
+                self._verify(codec.read_answer(await stream.read()), ask, line)
                 for chunk in pieces:
-                    await self._write(call, peer, Ask(chunk=chunk))
+                    await stream.write(Ask(chunk=chunk))
                 await call.done_writing()
-                taken = (await self._read(call, peer)).taken
-                await self._end(call, peer)
+                taken = codec.read_answer(await stream.read()).taken
+                await stream.end()
+            except asyncio.InvalidStateError:  # they have ended the call
+                await stream.end()
+                raise Refused(Reason.SIZE, f"{peer} stopped before the end") from None
             finally:
                 call.cancel()
             return taken
 
     async def gossip(self, peer: str, address: str, packet: bytes) -> bytes:
-        """News about members, for news about members."""
+        """Give news about members, and take news about members."""
         async with self._call("gossip", peer, address) as line:
             ask = self._ask()
             ask.packet = packet
@@ -131,10 +145,6 @@ class GrpcTransport:
                 raise Refused(Reason.SIZE, f"gossip of {len(reply)} bytes; at most {self._limits.packet}")
             return reply
 
-    def circuit(self, peer: str) -> Circuit:
-        """Whether calls to this peer go through."""
-        return self._breaker(peer).state
-
     def rotate(self, identity: Identity) -> None:
         """Use a new certificate from the next call on; calls under way go on over the old connections."""
         self._identity = identity
@@ -142,14 +152,14 @@ class GrpcTransport:
             self.forget(peer)
 
     def forget(self, peer: str) -> None:
-        """Let go of the connection to a peer that left; the calls under way go on."""
+        """Close the connection to a peer; the calls under way go on."""
         if line := self._lines.pop(peer, None):
             task = asyncio.ensure_future(line.channel.close(self._limits.deadline(self._schema.length)))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         lines, self._lines = list(self._lines.values()), {}
         for task in self._closing:
             task.cancel()
@@ -159,7 +169,7 @@ class GrpcTransport:
 
     @asynccontextmanager
     async def _call(self, name: str, peer: str, address: str) -> AsyncIterator[_Line]:
-        """The frame of every call: the breaker, the connection, the greeting; and how it ends badly."""
+        """Frame every call: the breaker, the connection, the greeting; and how it ends badly."""
         breaker = self._breaker(peer)
         if not breaker.allow() and name != "gossip":
             self._count(name, "broken")
@@ -190,7 +200,7 @@ class GrpcTransport:
             self._count(name, outcome)
 
     def _settle(self, error: PeerError, peer: str, theirs: bool) -> str:
-        """What a failed call says about the peer; the outcome to count."""
+        """Settle what a failed call says about the peer; return the outcome to count."""
         if theirs and isinstance(error, Refused) and error.reason not in _TO_BE_LEFT_ALONE:
             self._breaker(peer).succeeded()  # who refuses us is alive
         else:
@@ -209,7 +219,7 @@ class GrpcTransport:
         return self._breakers[peer]
 
     def _line(self, peer: str, address: str) -> _Line:
-        """The channel to a peer; a new one if it has moved."""
+        """Return the channel to a peer; a new one if it has moved."""
         line = self._lines.get(peer)
         if line and line.address == address:
             return line
@@ -238,8 +248,8 @@ class GrpcTransport:
         return line
 
     async def _greet(self, line: _Line) -> None:
-        """Once for each channel: with the schema in full, so that a refusal can name the tensor, and with
-        news, so that a model is not ahead of its sender's record.
+        """Greet once for each channel: with the schema in full, so that a refusal can name the tensor, and
+        with news, so that a model is not ahead of its sender's record.
         """
         async with line.greeting:
             if line.greeted:
@@ -260,7 +270,7 @@ class GrpcTransport:
         return leaf
 
     def _trusted(self, line: _Line) -> bool:
-        """Whether it has just proved who it is, as at the pull before a push, and is still a member."""
+        """Tell whether it has just proved who it is, as at the pull before a push, and is still a member."""
         if line.proved is None:
             return False
         then, leaf = line.proved
@@ -271,20 +281,3 @@ class GrpcTransport:
         answer = codec.read_answer(await call(data, timeout=self._limits.deadline(len(data))))
         self._verify(answer, ask, line)
         return answer
-
-    async def _read(self, call: Call, peer: str) -> Answer:
-        data = await with_timeout(self._limits.stall, call.read(), peer)
-        if data is grpc.aio.EOF:
-            raise Refused(Reason.SIZE, f"{peer} stopped before the end")
-        return codec.read_answer(data)
-
-    async def _end(self, call: Call, peer: str) -> None:
-        if await with_timeout(self._limits.stall, call.read(), peer) is not grpc.aio.EOF:
-            raise Refused(Reason.SIZE, f"{peer} goes on after the end")
-
-    async def _write(self, call: Call, peer: str, ask: Ask) -> None:
-        try:
-            await with_timeout(self._limits.stall, call.write(ask.SerializeToString()), peer)
-        except asyncio.InvalidStateError:  # they have ended the call
-            await self._end(call, peer)
-            raise Refused(Reason.SIZE, f"{peer} stopped before the end") from None

@@ -1,4 +1,4 @@
-"""What both ends of a gRPC connection share: its methods, its options, and how a refusal travels."""
+"""Common ground of both ends of a gRPC connection: options, streams, and how a refusal travels."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-os.environ.setdefault(
-    "GRPC_ENABLE_FORK_SUPPORT", "0"
-)  # its handlers stall processes that fork beside threads
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # unless somebody reads what it says (`overheard`)
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # its handlers stall processes that fork
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # unless somebody reads what it says (`tls_failures`)
 
 import grpc as _grpc
+from google.protobuf.message import Message
 from grpc._cython import cygrpc as _cygrpc  # type: ignore[attr-defined]
 
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut, Unreachable
 from coterie.peer.identity.names import address_error
 from coterie.peer.transport.codec import quote
-from coterie.peer.transport.limits import Limits
+from coterie.peer.transport.limits import Limits, with_timeout
 
-__all__ = ["REASON", "SERVICE", "Channel", "Count", "channelz", "failure", "grpc", "options", "target"]
+__all__ = ["REASON", "SERVICE", "Channel", "Count", "MessageStream", "channelz"]
+__all__ += ["failure", "grpc", "options", "target"]
 
 grpc: Any = _grpc
-"""Without types: those that there are do not know half of grpc.aio."""
+"""gRPC without types: those that there are do not know half of grpc.aio."""
 channelz: Any = _cygrpc
 """gRPC's table of servers and connections; the public package for it is no more than a server around this."""
 Channel: TypeAlias = Any
 
 SERVICE = "coterie.peer.v1.Peer"
 REASON = "coterie-reason"
-"""The trailer that bears the reason of a refusal."""
+"""Trailer that bears the reason of a refusal."""
 
 Count: TypeAlias = Callable[[str, str], None]
 """`(call, outcome)`: told of every call; the outcome is `ok`, a reason, `unreachable`, `timed-out`, …"""
@@ -38,11 +38,11 @@ Count: TypeAlias = Callable[[str, str], None]
 _WRONG_NAME = ("hostname verification", "peer name")
 _HANDSHAKE = ("handshake", "certificate", "ssl")
 _GONE = ("tcp handshaker", "endpoint closing", "connection reset", "socket closed")
-"""Before or in the middle of a handshake it ended, or could not take us: no word about certificates."""
+"""Words of a handshake that ended before or in the middle: no word about certificates."""
 
 
 def options(limits: Limits, opening: int) -> list[tuple[str, int]]:
-    """For servers and channels; `opening` is the size of the schema in full."""
+    """Make options for servers and channels; `opening` is the size of the schema in full."""
     ms = 1000
     return [
         ("grpc.max_receive_message_length", max(limits.largest_chunk, limits.packet, opening) + 2**16),
@@ -58,8 +58,31 @@ def options(limits: Limits, opening: int) -> list[tuple[str, int]]:
     ]
 
 
+class MessageStream:
+    """Messages of one call, each of which must come or go before `stall` seconds are over."""
+
+    def __init__(self, call: Any, who: str, stall: float) -> None:
+        self._call, self._who, self._stall = call, who, stall
+
+    async def read(self) -> bytes:
+        """Read the next message; raise Refused if there is none."""
+        data: Any = await with_timeout(self._stall, self._call.read(), self._who)
+        if data is grpc.aio.EOF:
+            raise Refused(Reason.SIZE, f"{self._who} stopped before the end")
+        return bytes(data)
+
+    async def end(self) -> None:
+        """Refuse whoever goes on after the end."""
+        if await with_timeout(self._stall, self._call.read(), self._who) is not grpc.aio.EOF:
+            raise Refused(Reason.SIZE, f"{self._who} goes on after the end")
+
+    async def write(self, message: Message) -> None:
+        """Write a message."""
+        await with_timeout(self._stall, self._call.write(message.SerializeToString()), self._who)
+
+
 def target(address: str) -> str:
-    """For gRPC, which would take more than HOST:PORT for an address: `unix:`, `xds:` and others."""
+    """Write HOST:PORT for gRPC, which would take more for an address: `unix:`, `xds:` and others."""
     if wrong := address_error(address):
         raise Refused(Reason.FORMAT, wrong)
     host = address.rpartition(":")[0].strip("[]")
@@ -70,7 +93,7 @@ def target(address: str) -> str:
 
 
 def failure(error: Any, peer: str, address: str) -> PeerError:
-    """A failed call (`AioRpcError`) in our own words; what the other side says is escaped and cut."""
+    """Turn an `AioRpcError` into an error of ours; what the other side says is escaped and cut."""
     code, details = error.code(), error.details() or ""
     reason = dict(error.trailing_metadata() or ()).get(REASON)
     where = f"{peer} at {address}"

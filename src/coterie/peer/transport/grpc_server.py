@@ -1,4 +1,4 @@
-"""The answering side: mutual TLS, who calls from the certificate alone, caps and timers on everything.
+"""The answering side: mutual TLS, the caller's id from its certificate alone, caps and timers on everything.
 
 A call passes, in this order: handshake (certificate of our CA), name and validity and deny list, caps of
 the caller, size, terms; only then does a model move, and only a whole and sound one reaches the node.
@@ -23,9 +23,9 @@ from coterie.peer.identity.names import UNAUTHENTICATED
 from coterie.peer.observability.logging import is_power_of_two
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import RequestHandler
-from coterie.peer.transport.grpc_common import REASON, SERVICE, Count, grpc, options
+from coterie.peer.transport.grpc_common import REASON, SERVICE, Count, MessageStream, grpc, options
 from coterie.peer.transport.guard import NOBODY, Guard, Key
-from coterie.peer.transport.limits import Limits, RateLimiter, run_off_loop, with_timeout
+from coterie.peer.transport.limits import Limits, RateLimiter, run_off_loop
 from coterie.peer.transport.schema import Schema
 from coterie.peer.transport.wire_pb2 import Answer, Ask
 
@@ -61,7 +61,7 @@ class GrpcServer:
         schema: Schema,
         run: str,
         algorithm: str,
-        answers: RequestHandler,
+        handler: RequestHandler,
         *,
         denied: Denied = lambda peer, serial: False,
         count: Count = lambda call, outcome: None,
@@ -69,7 +69,7 @@ class GrpcServer:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._identity, self._schema, self._answers = identity, schema, answers
+        self._identity, self._schema, self._handler = identity, schema, handler
         self._terms = codec.SessionTerms(identity.federation, run, algorithm, schema.hash)
         self._denied, self._count, self._refused = denied, count, refused
         self._limits = limits or Limits()
@@ -83,7 +83,7 @@ class GrpcServer:
         self._draining: asyncio.Future[None] | None = None
 
     async def start(self, address: str) -> str:
-        """Listen; port 0 takes a free one. The address that it became."""
+        """Listen at HOST:PORT, or at a free port instead of 0; return the address."""
         others = self.guard.expect()
         server = self._made()
         own = self._identity
@@ -116,7 +116,7 @@ class GrpcServer:
         return self._rotation
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Take no more calls; those under way have so many seconds."""
+        """Take no more calls; those under way have `grace` seconds."""
         tasks = [task for task in (self._rotation, self._watching) if task is not None]
         for task in tasks:
             task.cancel()
@@ -194,38 +194,35 @@ class GrpcServer:
     async def _pull(self, data: bytes, context: Context) -> None:
         async with self._call("pull", context) as caller:
             answer = self._admit(codec.read_ask(data), caller)
-            letter = await self._answers.offer(caller.id)
-            answer.header.CopyFrom(codec.header(self._schema, self._terms, letter))
-            for chunk in codec.chunks(self._schema, letter.message, self._limits.chunk):
+            envelope = await self._handler.offer(caller.id)
+            answer.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
+            stream = self._stream(context)
+            for chunk in codec.chunks(self._schema, envelope.message, self._limits.chunk):
                 answer.chunk = chunk  # the first one goes with the header
-                await self._write(context, answer)
+                await stream.write(answer)
                 answer = Answer()
 
     async def _push(self, asks: AsyncIterator[bytes], context: Context) -> None:
         async with self._call("push", context) as caller:
             with self._bodies.enter(caller.id):
-                ask = await self._read(context)
+                stream = self._stream(context)
+                ask = codec.read_ask(await stream.read())
                 answer = self._admit(ask, caller)
-                parcel = codec.IncomingModel(
-                    self._schema,
-                    self._terms,
-                    self._identity.id,
-                    caller.id,
-                    ask.header,
-                    self._limits.magnitude,
-                )
-                parcel.begin(ask.chunk)
-                if not parcel.full:
-                    await self._write(context, answer)
+                own, magnitude = self._identity.id, self._limits.magnitude
+                model = codec.IncomingModel(self._schema, self._terms, own, caller.id, ask.header, magnitude)
+                if ask.chunk:
+                    model.add(ask.chunk)
+                if not model.full:
+                    await stream.write(answer)
                     answer = Answer()
-                while not parcel.full:
-                    parcel.add((await self._read(context)).chunk)
-                await self._end(context)
-                letter = certified(await run_off_loop(self._schema.length, parcel.finish), caller.leaf)
+                while not model.full:
+                    model.add(codec.read_ask(await stream.read()).chunk)
+                await stream.end()
+                envelope = certified(await run_off_loop(self._schema.length, model.finish), caller.leaf)
                 self._caller(context)  # it may have been revoked meanwhile
-                taken = await self._answers.deliver(letter)
+                taken = await self._handler.deliver(envelope)
             answer.taken = taken
-            await self._write(context, answer)
+            await stream.write(answer)
 
     async def _gossip(self, data: bytes, context: Context) -> bytes:
         async with self._call("gossip", context) as caller:
@@ -235,14 +232,14 @@ class GrpcServer:
             return answer.SerializeToString()
 
     async def _heard(self, ask: Ask, caller: _Caller) -> bytes:
-        """What the others hear in return for this gossip."""
+        """Return what the others hear in return for this gossip."""
         if len(ask.packet) > self._limits.packet:
             raise Refused(Reason.SIZE, f"gossip of {len(ask.packet)} bytes; at most {self._limits.packet}")
-        return await self._answers.gossip(caller.id, ask.packet)
+        return await self._handler.gossip(caller.id, ask.packet)
 
     @asynccontextmanager
     async def _call(self, name: str, context: Context) -> AsyncIterator[_Caller]:
-        """The frame of every call: who, how many, how long; and how it ends badly."""
+        """Frame every call: who, how many, how long; and how it ends badly."""
         who, key, hasty, address = UNAUTHENTICATED, NOBODY, False, unquote(context.peer())
         try:
             caller = self._caller(context)
@@ -279,7 +276,7 @@ class GrpcServer:
         )
 
     def _tell(self, who: str, refusal: Refused, name: str = "connection") -> None:
-        """Count it always, and log it the 1st, 2nd, 4th ... time."""
+        """Count a refusal always, and log it the 1st, 2nd, 4th ... time."""
         self._refused(who, refusal)
         self._refusals[who, refusal.reason] += 1
         if is_power_of_two(times := self._refusals[who, refusal.reason]):
@@ -302,19 +299,9 @@ class GrpcServer:
         return _Caller(member(self._identity, certificate, self._denied), certificate)
 
     def _admit(self, ask: Ask, caller: _Caller) -> Answer:
-        """An answer with the proof of who we are, if the terms are ours."""
+        """Make an answer with the proof of who we are, if the terms are ours."""
         codec.check_terms(self._terms, ask.terms, self._identity.id, caller.id)
         return Answer(proof=prove(self._identity, ask.nonce, caller.certificate))
 
-    async def _read(self, context: Context) -> Ask:
-        data = await with_timeout(self._limits.stall, context.read(), "a stream")
-        if data is grpc.aio.EOF:
-            raise Refused(Reason.SIZE, "the stream stopped before the end")
-        return codec.read_ask(data)
-
-    async def _end(self, context: Context) -> None:
-        if await with_timeout(self._limits.stall, context.read(), "a stream") is not grpc.aio.EOF:
-            raise Refused(Reason.SIZE, "the stream goes on after the end")
-
-    async def _write(self, context: Context, answer: Answer) -> None:
-        await with_timeout(self._limits.stall, context.write(answer.SerializeToString()), "a stream")
+    def _stream(self, context: Context) -> MessageStream:
+        return MessageStream(context, "the stream", self._limits.stall)

@@ -1,4 +1,4 @@
-"""How much and how long: what a peer grants to others, and what it waits for."""
+"""Limits: how much a peer grants to others, and how long it waits for them."""
 
 from __future__ import annotations
 
@@ -22,59 +22,59 @@ AT_ONCE = 2**19
 
 @dataclass(frozen=True)
 class Limits:
-    """All times in seconds, all sizes in bytes."""
+    """Limits of a peer; all times in seconds, all sizes in bytes."""
 
     magnitude: float = MAGNITUDE
-    """The largest absolute value in a model."""
+    """Largest absolute value in a model."""
     chunk: int = 2**19
-    """Of a body, as sent; larger ones are slower, since each is allocated anew by the system."""
+    """Piece of a body, as sent; larger ones are slower, since each is allocated anew by the system."""
     largest_chunk: int = 2**22
-    """Of a body, as taken."""
+    """Piece of a body, as taken."""
     packet: int = 2**20
-    """Of gossip."""
+    """Packet of gossip."""
     connect: float = 3.0
-    """For one try to connect; after a lost packet the next try is faster than the wait for this one."""
+    """Time for one try to connect; after a lost packet the next try is faster than the wait for this one."""
     floor: float = 10.0
-    """What any call may take, whatever its size."""
+    """Time that any call may take, whatever its size."""
     rate: float = 10_000.0
     """Bytes a second below which a body is too slow: a line of 100 kbit/s carries any model."""
     stall: float = 10.0
-    """How long a stream may stand still."""
+    """Time for which a stream may stand still."""
     peer_calls: int = 8
-    """Of one peer at once."""
+    """Calls of one peer at once."""
     peer_rate: float = 50.0
     """Calls of one peer a second, on average; as many again at once."""
     calls: int = 64
-    """Of all peers at once."""
+    """Calls of all peers at once."""
     peer_connections: int = 8
-    """Of one peer at once; an honest one has a second one for a moment, when it renews the first."""
+    """Connections of one peer at once; an honest one has a second for a moment, when it renews the first."""
     look: float = 1.0
-    """Between two looks at who is connected."""
+    """Time between two looks at who is connected."""
     incoming: int = 8
     """Models of all peers at once, each of which takes the room of one."""
     connections: int = 768
-    """Open at once, handshakes included."""
+    """Connections open at once, handshakes included."""
     handshake: float = 5.0
-    """From the first byte to a finished handshake."""
+    """Time from the first byte to a finished handshake."""
     idle: float = 600.0
-    """After which a connection without calls is closed."""
+    """Time after which a connection without calls is closed."""
     keepalive: float = 30.0
-    """Between two pings on a connection, so that a dead one is noticed."""
+    """Time between two pings on a connection, so that a dead one is noticed."""
     age: float = 3600.0
-    """After which a connection is renewed, and with it the check of the certificate."""
+    """Time after which a connection is renewed, and with it the check of the certificate."""
 
     @property
     def bodies(self) -> Limits:
-        """For models on their way in, which take memory: one of each peer at once."""
+        """Limits for models on their way in, which take memory: one of each peer at once."""
         return replace(self, peer_calls=1, calls=self.incoming)
 
     def deadline(self, size: int) -> float:
-        """For a call that moves so many bytes."""
+        """Compute the time for a call that moves so many bytes."""
         return self.floor + size / self.rate
 
 
 async def with_timeout(seconds: float, work: Awaitable[T], what: str) -> T:
-    """The result of the work, or `TimedOut`."""
+    """Wait for work; raise TimedOut after so many seconds."""
     try:
         async with asyncio.timeout(seconds):
             return await work
@@ -83,12 +83,12 @@ async def with_timeout(seconds: float, work: Awaitable[T], what: str) -> T:
 
 
 async def run_off_loop(size: int, work: Callable[[], T]) -> T:
-    """The result of work on so many bytes: on little of it at once, else beside the event loop."""
+    """Run work on `size` bytes; in a thread if that is much, so that it does not block the event loop."""
     return work() if size <= AT_ONCE else await asyncio.to_thread(work)
 
 
 class RateLimiter:
-    """Who may call: caps on calls at once and a token bucket for each peer."""
+    """Caps on calls at once, and a token bucket for each peer."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
         self._limits, self._clock = limits, clock
@@ -97,7 +97,7 @@ class RateLimiter:
 
     @contextmanager
     def enter(self, peer: str) -> Iterator[None]:
-        """One call, or `Refused`; only members come this far, so the table is bounded by their number."""
+        """Count a call, or raise Refused; only members come this far, which bounds the table."""
         limits = self._limits
         if self._inside.total() >= limits.calls:
             raise Refused(Reason.BUSY, f"{limits.calls} calls at once are all that is served; try later")
@@ -118,7 +118,7 @@ class RateLimiter:
 
 
 class PushBudget:
-    """How much of the time for learning each peer may take by pushing models, all of which are looked at."""
+    """Share of the time for learning that each peer may take by pushing models, all of which are probed."""
 
     def __init__(self, clock: Callable[[], float], share: float = 0.1, most: float = 1.0) -> None:
         """`share`: of all time; `most`: seconds at once, for one that was long silent."""
@@ -126,14 +126,14 @@ class PushBudget:
         self._left: dict[str, tuple[float, float]] = {}
 
     def check(self, peer: str) -> None:
-        """Refuse one that has had its share."""
+        """Refuse a peer that has had its share."""
         if self._now(peer) <= 0:
             raise Refused(
                 Reason.BUSY, f"the models that {peer} pushed took more than {self._share:.0%} of the time"
             )
 
     def spend(self, peer: str, seconds: float) -> None:
-        """Its last one took so long."""
+        """Charge a peer for the seconds that its last model took."""
         self._left[peer] = self._now(peer) - seconds, self._clock()
 
     def _now(self, peer: str) -> float:

@@ -1,4 +1,4 @@
-"""What a model's message looks like: names, types and shapes, the bytes it takes, and its hash.
+"""Schema of a model's message: names, types and shapes of tensors, their bytes, a hash.
 
 To it belong the names of the classes: models whose outputs mean other things are never mixed.
 
@@ -32,7 +32,7 @@ MAGNITUDE = 1e9
 """Larger values than this, in a trained model, are a fault or an attack."""
 
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
-"""In the order in which they travel, the widest first: each tensor is aligned where it lies."""
+"""Types in the order in which they travel, the widest first: each tensor is aligned where it lies."""
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Exact size."""
+        """Size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __str__(self) -> str:
@@ -63,11 +63,11 @@ class Schema:
 
     entries: tuple[Entry, ...]
     classes: tuple[str, ...] = ()
-    """What the outputs stand for, in order."""
+    """Names of the outputs, in order."""
 
     @classmethod
     def of(cls, message: Message, classes: tuple[str, ...] = ()) -> Schema:
-        """Of a message; it may hold floating-point tensors and nothing else."""
+        """Take the schema of a message, which may hold floating-point tensors and nothing else."""
         for name, tensor in message.items():
             if tensor.dtype not in _NAMES:
                 raise ModelError(
@@ -79,7 +79,7 @@ class Schema:
 
     @cached_property
     def opening(self) -> bytes:
-        """The start of every body: the header's length and the header."""
+        """First bytes of every body: the header's length and the header."""
         header = {
             entry.name: {
                 "dtype": _NAMES[entry.dtype],
@@ -94,12 +94,12 @@ class Schema:
 
     @cached_property
     def bytes(self) -> int:
-        """Of the data."""
+        """Size of the data in bytes."""
         return sum(entry.bytes for entry in self.entries)
 
     @property
     def length(self) -> int:
-        """Of the body: opening and data."""
+        """Size of the body, opening and data, in bytes."""
         return len(self.opening) + self.bytes
 
     @cached_property
@@ -108,14 +108,14 @@ class Schema:
         return hashlib.sha256(self.opening + json.dumps(self.classes).encode()).hexdigest()
 
     def places(self) -> Iterator[tuple[Entry, int]]:
-        """Each entry and where its bytes begin in the data."""
+        """Yield each entry and where its bytes begin in the data."""
         offset = 0
         for entry in self.entries:
             yield entry, offset
             offset += entry.bytes
 
     def difference(self, other: Schema) -> str | None:
-        """The first tensor or class that differs, with what is expected here and what the other has."""
+        """Name the first tensor or class that differs, with what is expected here and what the other has."""
         ours = {entry.name: entry for entry in self.entries}
         theirs = {entry.name: entry for entry in other.entries}
         for name in [*ours, *theirs]:
@@ -133,13 +133,13 @@ class Schema:
             raise ModelError(f"the message is not of this peer's model: {difference}")
 
     def encode(self) -> str:
-        """As text, for a peer whose schema has another hash."""
+        """Encode as text, for a peer whose schema has another hash."""
         tensors = [[e.name, _NAMES[e.dtype], list(e.shape)] for e in self.entries]
         return json.dumps({"tensors": tensors, "classes": self.classes})
 
     @classmethod
     def decode(cls, text: str) -> Schema:
-        """Back from text of unknown origin; raises ValueError and nothing else."""
+        """Decode text of unknown origin; raise ValueError and nothing else."""
         try:
             told = json.loads(text)
             entries = sorted((_entry(item) for item in told["tensors"]), key=_place)
@@ -154,7 +154,7 @@ class Schema:
 
 
 def absurd(message: Message, magnitude: float = MAGNITUDE) -> str | None:
-    """The first tensor with values that no trained model has, with its range and what was expected."""
+    """Name the first tensor with values that no trained model has, with its range and what was expected."""
     for name, tensor in message.items():
         low, high = (bound.item() for bound in torch.aminmax(tensor)) if tensor.numel() else (0.0, 0.0)
         if not (-magnitude <= low and high <= magnitude):  # a NaN fails both
