@@ -27,7 +27,7 @@ import torch
 
 from coterie.bench.work import WORKS, samples
 from coterie.peer.config import PeerConfig
-from coterie.swarm.plan import free_ports, lay_out, names
+from coterie.swarm.plan import free_ports, names, write_peer_folders
 from coterie.swarm.process import PeerProcess
 
 __all__ = ["Speed", "data", "measure"]
@@ -86,7 +86,7 @@ def measure(
     folder: Path, work: str, every: int | None, seconds: float, options: Mapping[str, Any], peers: int = 2
 ) -> Speed:
     """One turn; `every` None: each peer learns alone."""
-    files = lay_out(folder, _settings(work, every, options, free_ports(peers)))
+    files = write_peer_folders(folder, _settings(work, every, options, free_ports(peers)))
     cores = sorted(os.sched_getaffinity(0))
     running = [
         PeerProcess(name, file, prepare=partial(_pinned, cores[i % len(cores)]))

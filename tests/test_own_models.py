@@ -19,7 +19,7 @@ from coterie.peer.learning.client import dry_run
 from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
 from tests.engine.small import experiment
-from tests.peer.node_factory import Peer, settings
+from tests.peer.node_factory import Peer, peer_config
 from tests.waiting import eventually
 
 NETS = "tests.engine.nets"
@@ -59,7 +59,7 @@ def test_what_cannot_be_done_with_tokens_is_told(changes: dict[str, Any], told: 
 
 def test_peers_take_tokens_and_replay_agrees(tmp_path: Path) -> None:
     def one(number: int) -> Peer:
-        values = settings(number, tmp_path, dtype="float64").plain()
+        values = peer_config(number, tmp_path, dtype="float64").plain()
         values["model"], values["data"]["set"] = f"{NETS}:Tokens", f"{NETS}:sentences"
         return Peer(network, PeerConfig.parse(values))
 

@@ -21,7 +21,7 @@ from coterie.replay import replay
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment, finished
 from tests.peer.lockstep import hosts_of
-from tests.peer.node_factory import Peer, settings
+from tests.peer.node_factory import Peer, peer_config
 from tests.plugins.models.pretrained import BODY, pretrained
 from tests.threats.world import opened
 from tests.trees import same
@@ -132,7 +132,7 @@ def test_replay_begins_from_the_given_weights(tmp_path: Path) -> None:
             "model": {"name": f"{HERE}:pretrained"},
             "train": {"init": "given", "iterations": 20},
         }
-        peers = [Peer(network, settings(i, tmp_path, dtype="float64", **changes)) for i in range(2)]
+        peers = [Peer(network, peer_config(i, tmp_path, dtype="float64", **changes)) for i in range(2)]
         async with peers[0].running() as one, peers[1].running() as two:
             await eventually(lambda: one.trainer.finished and two.trainer.finished)
 

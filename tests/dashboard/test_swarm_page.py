@@ -16,7 +16,7 @@ from coterie.peer.observability import status_client
 from coterie.peer.persistence import journal
 from tests.dashboard.conftest import Open, serving
 from tests.dashboard.impostor import EVIL, impostor, page, said
-from tests.swarm.running_swarm import hatched
+from tests.swarm.running_swarm import running_swarm
 
 
 def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
         live.wait_for_selector(
             "main .problem:has-text('none of the 4 peers answers: it has not been started')"
         )
-        with hatched(tmp_path, "KD-PDFL", rate=6) as peers:
+        with running_swarm(tmp_path, "KD-PDFL", rate=6) as peers:
             live.wait_for_selector(".headline .pill:text-is('4 alive')")
             row = live.locator(".swarm tbody tr:has(button:text-is('p2'))")
             told = peers[2].status()

@@ -24,7 +24,7 @@ def enrol(authority: Authority, peer: str, folder: Path | None = None, renew: bo
     return Identity.load(folder, WALL)
 
 
-def wards(folder: Path, peers: Iterable[str]) -> tuple[Authority, dict[str, Identity]]:
+def make_federation(folder: Path, peers: Iterable[str]) -> tuple[Authority, dict[str, Identity]]:
     """A CA and its peers."""
     authority = Authority.create(folder / "ca", "wards", WALL)
     return authority, {peer: enrol(authority, peer) for peer in peers}
@@ -35,7 +35,7 @@ def forged(record: Record, **changes: Any) -> Record:
     return record._replace(**changes).sign(lambda data: record.signed.signature, "wards")
 
 
-class Town:
+class VirtualGossip:
     """Members that gossip in virtual time over links that can be cut."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Town:
         timing: Timing | None = None,
     ) -> Membership:
         """A process at an address (by default that of its id); seeds are named by their addresses."""
-        address = address or place(identity.id)
+        address = address or address_of(identity.id)
         member = Membership(
             identity,
             address,
@@ -114,6 +114,6 @@ class Town:
         )
 
 
-def place(peer: str) -> str:
+def address_of(peer: str) -> str:
     """Where a peer of this id is at home."""
     return f"{peer}.test:7000"

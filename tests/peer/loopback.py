@@ -43,7 +43,7 @@ def letter(sender: str, message: Message = MESSAGE, event: int = 1) -> ModelEnve
     return codec.seal(Schema.of(message), sender, RUN, Version(1, event), message)
 
 
-class Federation:
+class FakeCA:
     """A CA in a folder and the peers it has certified."""
 
     def __init__(self, folder: Path, name: str = "wards") -> None:
@@ -108,7 +108,7 @@ def wearing(identity: Identity, pair: tuple[bytes, bytes]) -> Identity:
     return replace(identity, certificate_pem=pair[0], key_pem=pair[1])
 
 
-class Desk:
+class FakeNode:
     """A peer that answers with one model and keeps what it is given, once."""
 
     def __init__(self, offered: ModelEnvelope) -> None:
@@ -136,7 +136,7 @@ class Desk:
         return packet[::-1]
 
 
-class Tally:
+class CallTally:
     """Outcomes of calls, as metrics would count them."""
 
     def __init__(self) -> None:
@@ -157,10 +157,10 @@ class Tally:
 
 @asynccontextmanager
 async def serving(
-    identity: Identity, desk: Desk | None = None, schema: Schema = SCHEMA, **settings: Any
-) -> AsyncIterator[tuple[GrpcServer, str, Desk]]:
+    identity: Identity, desk: FakeNode | None = None, schema: Schema = SCHEMA, **settings: Any
+) -> AsyncIterator[tuple[GrpcServer, str, FakeNode]]:
     """A peer that answers: its server, its address, its desk."""
-    desk = desk or Desk(letter(identity.id))
+    desk = desk or FakeNode(letter(identity.id))
     run, algorithm = settings.pop("run", RUN), settings.pop("algorithm", ALGORITHM)
     where = settings.pop("where", "127.0.0.1:0")
     server = GrpcServer(identity, schema, run, algorithm, desk, **settings)

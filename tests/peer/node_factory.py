@@ -17,7 +17,7 @@ from coterie.peer.persistence.life import Life
 from coterie.peer.transport.in_memory import InMemoryNetwork
 from tests.waiting import eventually
 
-__all__ = ["Peer", "alone", "settings"]
+__all__ = ["Peer", "lone_node", "peer_config"]
 
 SMALL: dict[str, Any] = {
     "model": {"name": "mlp", "hidden": [5]},
@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-def settings(number: int, folder: Path, **changes: Any) -> PeerConfig:
+def peer_config(number: int, folder: Path, **changes: Any) -> PeerConfig:
     """Peer `p<number>` of four small ones; tables are merged."""
     values: dict[str, Any] = {
         **SMALL,
@@ -52,22 +52,22 @@ class Peer:
     """One peer that can be started, stopped and started again."""
 
     def __init__(
-        self, network: InMemoryNetwork, settings: PeerConfig, wall: float = 0.0, name: str = ""
+        self, network: InMemoryNetwork, config: PeerConfig, wall: float = 0.0, name: str = ""
     ) -> None:
-        self.network, self.settings = network, settings
-        self.name = name or f"p{settings.client}"
-        self.folder = StateFolder.open(settings.state)
-        client = client_of(settings, self.name, settings.data_folder(settings.state), self.folder)
-        directory = StaticDirectory(settings.peers, self.name)
-        life = Life.open(self.folder, self.name, settings.run, client.first(), wall)
-        self.node = Node(self.name, settings, client, self.folder, directory, life)
+        self.network, self.config = network, config
+        self.name = name or f"p{config.client}"
+        self.folder = StateFolder.open(config.state)
+        client = client_of(config, self.name, config.data_folder(config.state), self.folder)
+        directory = StaticDirectory(config.peers, self.name)
+        life = Life.open(self.folder, self.name, config.run, client.first(), wall)
+        self.node = Node(self.name, config, client, self.folder, directory, life)
         self.node.begin()
         self.stop = asyncio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Node]:
         """Lives inside the block; leaves politely at its end."""
-        transport = self.network.join(self.name, self.settings.address, self.node)
+        transport = self.network.join(self.name, self.config.address, self.node)
         life = asyncio.ensure_future(self.node.run(transport, self.stop))
         try:
             await eventually(lambda: self.node.learning or life.done())
@@ -85,7 +85,7 @@ class Peer:
 
 
 @asynccontextmanager
-async def alone(folder: Path, **changes: Any) -> AsyncIterator[Node]:
+async def lone_node(folder: Path, **changes: Any) -> AsyncIterator[Node]:
     """One peer whose neighbours do not answer."""
-    async with Peer(InMemoryNetwork(), settings(0, folder, **changes)).running() as node:
+    async with Peer(InMemoryNetwork(), peer_config(0, folder, **changes)).running() as node:
         yield node

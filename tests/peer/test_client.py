@@ -17,7 +17,7 @@ from coterie.peer.learning.client import Client, ClientData, LocalClient, Receiv
 from coterie.peer.transport.base import Version
 from coterie.replay.twin import Twin
 from tests.engine.small import hard
-from tests.peer.node_factory import settings
+from tests.peer.node_factory import peer_config
 from tests.trees import same
 
 E = hard(methods=["KD-PDFL"])
@@ -105,7 +105,7 @@ def test_no_reply_changes_nothing() -> None:
 
 
 def test_accuracy_is_a_share_and_none_without_samples(tmp_path: Path) -> None:
-    one = settings(1, tmp_path, data={"validation": 0.0})
+    one = peer_config(1, tmp_path, data={"validation": 0.0})
     peer = one.client_of("p1", one.federation(None))
     found = peer.accuracy(peer.first())
     assert found.keys() == {"personal", "global", "validation"}
@@ -141,7 +141,7 @@ def test_a_model_that_does_not_fit_is_told_before_the_start(
     tmp_path: Path, model: object, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.peer.test_client.own_model", model)
-    one = settings(0, tmp_path, model={"name": "tests.peer.test_client:made"})
+    one = peer_config(0, tmp_path, model={"name": "tests.peer.test_client:made"})
     with pytest.raises(ModelError, match=message):
         dry_run(one.client_of("p0", one.federation(None)))
 
@@ -169,14 +169,14 @@ def made(inputs: tuple[int, ...], classes: int, hidden: object = None) -> torch.
 def test_a_method_that_does_not_keep_the_contract_is_told_before_the_start(
     tmp_path: Path, how: str, words: str
 ) -> None:
-    one = settings(0, tmp_path, method={"name": "tests.engine.wrong:Method", "how": how})
+    one = peer_config(0, tmp_path, method={"name": "tests.engine.wrong:Method", "how": how})
     with pytest.raises(ConfigError) as raised:
         dry_run(one.client_of("p0", one.federation(None)))
     assert words in str(raised.value)
 
 
 def test_a_model_that_fits_is_tried_without_a_trace(tmp_path: Path) -> None:
-    one = settings(0, tmp_path)
+    one = peer_config(0, tmp_path)
     peer = one.client_of("p0", one.federation(None))
     before = peer.first()
     dry_run(peer)

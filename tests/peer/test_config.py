@@ -12,7 +12,7 @@ from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError
 from coterie.core.toml import dumps
 from coterie.peer.config import ENDLESS, PeerConfig
-from tests.peer.node_factory import settings
+from tests.peer.node_factory import peer_config
 
 ADDRESS = {"address": "10.0.0.1:7440"}
 
@@ -29,7 +29,7 @@ def test_defaults() -> None:
 
 
 def test_to_plain_data_and_back(tmp_path: Path) -> None:
-    one = settings(2, tmp_path, method={"name": "KD-PDFL", "tau": 0.1, "train": {"lr": 0.3}})
+    one = peer_config(2, tmp_path, method={"name": "KD-PDFL", "tau": 0.1, "train": {"lr": 0.3}})
     again = PeerConfig.parse(json.loads(json.dumps(one.plain())))
     assert again.plain() == one.plain()
     (tmp_path / "peer.toml").write_text(dumps(one.plain()))
@@ -67,7 +67,7 @@ def test_a_peer_of_its_own_has_all_of_its_data() -> None:
 
 
 def test_a_client_of_an_experiment_has_its_part(tmp_path: Path) -> None:
-    one = settings(2, tmp_path)
+    one = peer_config(2, tmp_path)
     federation = one.federation(None)
     client = one.client_of("p2", federation)
     assert (client.number, client.slot) == (2, 2)

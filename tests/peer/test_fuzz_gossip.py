@@ -18,7 +18,7 @@ from coterie.peer.errors import Refused
 from coterie.peer.identity.trust import DenyList
 from coterie.peer.membership.protocol import Membership
 from coterie.peer.membership.records import Packet
-from tests.peer.fake_federation import WALL, Town, enrol, place, wards
+from tests.peer.fake_federation import WALL, VirtualGossip, address_of, enrol, make_federation
 
 CORPUS = sorted(Path(__file__).with_name("corpus").iterdir())
 
@@ -27,9 +27,9 @@ class World:
     """p0, which knows p1; and what p1 would send."""
 
     def __init__(self, folder: Path) -> None:
-        authority, peers = wards(folder, ["p0", "p1"])
-        town = Town()
-        self.p0, p1 = town.start(peers["p0"]), town.start(peers["p1"], seeds=[place("p0")])
+        authority, peers = make_federation(folder, ["p0", "p1"])
+        town = VirtualGossip()
+        self.p0, p1 = town.start(peers["p0"]), town.start(peers["p1"], seeds=[address_of("p0")])
         town.run(5)
         self.now, self.deny = town.now, self.p0.trust.deny
         p1.renew(peers["p1"])  # news, if it arrives whole
@@ -88,7 +88,7 @@ def test_a_mutated_packet_brings_nothing_that_was_not_signed(
     whole = Packet.decode(world.packet)
     if fed(world, data):  # a part of it arrived whole
         assert world.p0.trust.deny in (world.deny, whole.deny)
-        assert [(m.id, m.address) for m in world.p0.members()] == [("p1", place("p1"))]
+        assert [(m.id, m.address) for m in world.p0.members()] == [("p1", address_of("p1"))]
 
 
 @given(st.binary(max_size=300))

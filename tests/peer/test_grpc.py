@@ -18,10 +18,10 @@ from tests.peer.loopback import (
     MESSAGE,
     RUN,
     SCHEMA,
-    Desk,
-    Federation,
+    CallTally,
+    FakeCA,
+    FakeNode,
     Forwarder,
-    Tally,
     calling,
     letter,
     serving,
@@ -40,10 +40,10 @@ class Clock:
         return self.now
 
 
-def test_models_and_news_move_both_ways(wards: Federation) -> None:
+def test_models_and_news_move_both_ways(ca: FakeCA) -> None:
     async def main() -> None:
-        here, there = Tally(), Tally()
-        p0, p1 = wards.identity("p0"), wards.identity("p1")
+        here, there = CallTally(), CallTally()
+        p0, p1 = ca.identity("p0"), ca.identity("p1")
         async with (
             serving(p0, count=there) as (_, address, desk),
             calling(p1, count=here) as transport,
@@ -62,12 +62,12 @@ def test_models_and_news_move_both_ways(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_a_big_model_moves_in_many_chunks_over_one_connection(wards: Federation) -> None:
+def test_a_big_model_moves_in_many_chunks_over_one_connection(ca: FakeCA) -> None:
     async def main() -> None:
-        desk = Desk(letter("p0", BIG))
+        desk = FakeNode(letter("p0", BIG))
         async with (
-            serving(wards.identity("p0"), desk, BIG_SCHEMA) as (_, there, _),
-            calling(wards.identity("p1"), BIG_SCHEMA, limits=Limits(chunk=100_001)) as transport,
+            serving(ca.identity("p0"), desk, BIG_SCHEMA) as (_, there, _),
+            calling(ca.identity("p1"), BIG_SCHEMA, limits=Limits(chunk=100_001)) as transport,
         ):
             forwarder = Forwarder(there)
             async with forwarder.run() as address:
@@ -93,13 +93,13 @@ def test_a_big_model_moves_in_many_chunks_over_one_connection(wards: Federation)
     ],
 )
 def test_other_terms_are_refused_with_both_sides_named(
-    wards: Federation, settings: dict[str, Any], reason: Reason, text: str
+    ca: FakeCA, settings: dict[str, Any], reason: Reason, text: str
 ) -> None:
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), count=tally) as (_, address, desk),
-            calling(wards.identity("p1"), **settings) as transport,
+            serving(ca.identity("p0"), count=tally) as (_, address, desk),
+            calling(ca.identity("p1"), **settings) as transport,
         ):
             for call in (
                 transport.pull("p0", address),
@@ -118,12 +118,12 @@ def test_other_terms_are_refused_with_both_sides_named(
     asyncio.run(main())
 
 
-def test_nobody_there_opens_the_circuit_and_time_closes_it(wards: Federation) -> None:
+def test_nobody_there_opens_the_circuit_and_time_closes_it(ca: FakeCA) -> None:
     async def main() -> None:
-        clock, tally = Clock(), Tally()
+        clock, tally = Clock(), CallTally()
         async with (
-            serving(wards.identity("p0")) as (server, address, _),
-            calling(wards.identity("p1"), clock=clock, count=tally) as transport,
+            serving(ca.identity("p0")) as (server, address, _),
+            calling(ca.identity("p1"), clock=clock, count=tally) as transport,
         ):
             await server.stop()
             for _ in range(3):
@@ -148,13 +148,13 @@ def test_nobody_there_opens_the_circuit_and_time_closes_it(wards: Federation) ->
 
 
 @pytest.mark.parametrize("call", ["pull", "push"])
-def test_a_stream_that_stands_still_is_given_up(wards: Federation, call: str) -> None:
+def test_a_stream_that_stands_still_is_given_up(ca: FakeCA, call: str) -> None:
     async def main() -> None:
-        tally = Tally()
-        desk = Desk(letter("p0", BIG))
+        tally = CallTally()
+        desk = FakeNode(letter("p0", BIG))
         async with (
-            serving(wards.identity("p0"), desk, BIG_SCHEMA, limits=QUICK, count=tally) as (_, there, _),
-            calling(wards.identity("p1"), BIG_SCHEMA, limits=QUICK) as transport,
+            serving(ca.identity("p0"), desk, BIG_SCHEMA, limits=QUICK, count=tally) as (_, there, _),
+            calling(ca.identity("p1"), BIG_SCHEMA, limits=QUICK) as transport,
         ):
             forwarder = Forwarder(there)
             forwarder.stop_after = 2_000_000
@@ -172,14 +172,12 @@ def test_a_stream_that_stands_still_is_given_up(wards: Federation, call: str) ->
 
 
 @pytest.mark.parametrize("call", ["pull", "push"])
-def test_a_connection_that_breaks_in_the_middle_is_a_typed_error_at_once(
-    wards: Federation, call: str
-) -> None:
+def test_a_connection_that_breaks_in_the_middle_is_a_typed_error_at_once(ca: FakeCA, call: str) -> None:
     async def main() -> None:
-        tally, desk = Tally(), Desk(letter("p0", BIG))
+        tally, desk = CallTally(), FakeNode(letter("p0", BIG))
         async with (
-            serving(wards.identity("p0"), desk, BIG_SCHEMA, count=tally) as (_, there, _),
-            calling(wards.identity("p1"), BIG_SCHEMA) as transport,
+            serving(ca.identity("p0"), desk, BIG_SCHEMA, count=tally) as (_, there, _),
+            calling(ca.identity("p1"), BIG_SCHEMA) as transport,
         ):
             forwarder = Forwarder(there)
             forwarder.stop_after = 2_000_000
@@ -201,14 +199,14 @@ def test_a_connection_that_breaks_in_the_middle_is_a_typed_error_at_once(
     asyncio.run(main())
 
 
-def test_a_cancelled_call_frees_its_place(wards: Federation) -> None:
+def test_a_cancelled_call_frees_its_place(ca: FakeCA) -> None:
     async def main() -> None:
-        tally, desk = Tally(), Desk(letter("p0"))
+        tally, desk = CallTally(), FakeNode(letter("p0"))
         desk.hold = asyncio.Event()
         limits = Limits(peer_calls=1)
         async with (
-            serving(wards.identity("p0"), desk, limits=limits, count=tally) as (_, address, _),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), desk, limits=limits, count=tally) as (_, address, _),
+            calling(ca.identity("p1")) as transport,
         ):
             for n in range(1, 6):
                 task = asyncio.ensure_future(transport.pull("p0", address))
@@ -224,14 +222,14 @@ def test_a_cancelled_call_frees_its_place(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_caps_of_one_peer_do_not_touch_another(wards: Federation) -> None:
+def test_caps_of_one_peer_do_not_touch_another(ca: FakeCA) -> None:
     async def main() -> None:
-        desk = Desk(letter("p0"))
+        desk = FakeNode(letter("p0"))
         desk.hold = asyncio.Event()
         async with (
-            serving(wards.identity("p0"), desk, limits=Limits(peer_calls=2)) as (_, address, _),
-            calling(wards.identity("p1")) as greedy,
-            calling(wards.identity("p2")) as modest,
+            serving(ca.identity("p0"), desk, limits=Limits(peer_calls=2)) as (_, address, _),
+            calling(ca.identity("p1")) as greedy,
+            calling(ca.identity("p2")) as modest,
         ):
             open_calls = [asyncio.ensure_future(greedy.pull("p0", address)) for _ in range(2)]
             for _ in open_calls:
@@ -282,7 +280,7 @@ def test_deadlines_follow_the_size() -> None:
     assert Limits(floor=10, rate=50_000).deadline(4_000_000) == 10 + 80
 
 
-def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation) -> None:
+def test_a_new_certificate_is_used_from_the_next_connection_on(ca: FakeCA) -> None:
     async def main() -> None:
         seen: list[tuple[str, int]] = []
 
@@ -290,8 +288,8 @@ def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation
             seen.append((peer, serial))
             return False
 
-        old0, old1 = wards.identity("p0"), wards.identity("p1")
-        desk = Desk(letter("p0"))
+        old0, old1 = ca.identity("p0"), ca.identity("p1")
+        desk = FakeNode(letter("p0"))
         desk.hold = asyncio.Event()
         async with (
             serving(old0, desk, denied=watch) as (server, address, _),
@@ -301,7 +299,7 @@ def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation
             await desk.asked.acquire()
             assert set(seen) == {("p0", old0.leaf.serial), ("p1", old1.leaf.serial)}
             seen.clear()
-            new0, new1 = wards.renewed(old0), wards.renewed(old1)
+            new0, new1 = ca.renewed(old0), ca.renewed(old1)
             assert new0.leaf.serial != old0.leaf.serial
             await server.rotate(new0)
             transport.rotate(new1)
@@ -313,14 +311,12 @@ def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation
     asyncio.run(main())
 
 
-def test_the_same_refusal_is_logged_less_and_less_often(
-    wards: Federation, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_same_refusal_is_logged_less_and_less_often(ca: FakeCA, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), count=tally) as (_, address, _),
-            calling(wards.identity("p1"), run="another") as transport,
+            serving(ca.identity("p0"), count=tally) as (_, address, _),
+            calling(ca.identity("p1"), run="another") as transport,
         ):
             for _ in range(9):
                 with pytest.raises(Refused, match="another run"):
@@ -333,13 +329,13 @@ def test_the_same_refusal_is_logged_less_and_less_often(
     assert times == [1, 2, 4, 8]
 
 
-def test_a_channel_that_is_closed_under_a_call_is_a_typed_error(wards: Federation) -> None:
+def test_a_channel_that_is_closed_under_a_call_is_a_typed_error(ca: FakeCA) -> None:
     """As when another call to the same peer has timed out meanwhile."""
 
     async def main() -> None:
         async with (
-            serving(wards.identity("p0")) as (_, address, _),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0")) as (_, address, _),
+            calling(ca.identity("p1")) as transport,
         ):
             await transport.gossip("p0", address, b"news")
             await transport._lines["p0"].channel.close()
@@ -349,10 +345,10 @@ def test_a_channel_that_is_closed_under_a_call_is_a_typed_error(wards: Federatio
     asyncio.run(main())
 
 
-def test_a_peer_that_has_moved_is_found_at_its_new_address(wards: Federation) -> None:
+def test_a_peer_that_has_moved_is_found_at_its_new_address(ca: FakeCA) -> None:
     async def main() -> None:
-        identity = wards.identity("p0")
-        async with calling(wards.identity("p1")) as transport:
+        identity = ca.identity("p0")
+        async with calling(ca.identity("p1")) as transport:
             for _ in range(2):
                 async with serving(identity) as (_, address, _):
                     assert (await transport.pull("p0", address)).sender == "p0"
@@ -362,9 +358,9 @@ def test_a_peer_that_has_moved_is_found_at_its_new_address(wards: Federation) ->
     asyncio.run(main())
 
 
-def test_a_port_in_use_is_named(wards: Federation) -> None:
+def test_a_port_in_use_is_named(ca: FakeCA) -> None:
     async def main() -> None:
-        identity = wards.identity("p0")
+        identity = ca.identity("p0")
         async with serving(identity) as (_, address, desk):
             second = GrpcServer(identity, SCHEMA, RUN, ALGORITHM, desk)
             with pytest.raises(PeerError, match=f"cannot listen at {address}: the port is in use"):
@@ -374,18 +370,16 @@ def test_a_port_in_use_is_named(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_a_fault_of_the_node_is_not_told_to_others(
-    wards: Federation, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Faulty(Desk):
+def test_a_fault_of_the_node_is_not_told_to_others(ca: FakeCA, caplog: pytest.LogCaptureFixture) -> None:
+    class Faulty(FakeNode):
         async def gossip(self, sender: str, packet: bytes) -> bytes:
             raise KeyError("a secret")
 
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), Faulty(letter("p0")), count=tally) as (_, address, _),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), Faulty(letter("p0")), count=tally) as (_, address, _),
+            calling(ca.identity("p1")) as transport,
         ):
             with pytest.raises(Unreachable, match="p0 failed; its log says why") as caught:
                 await transport.gossip("p0", address, b"")

@@ -17,7 +17,7 @@ from coterie.peer.errors import IdentityError, Reason, Refused
 from coterie.peer.identity.authority import Authority, request
 from coterie.peer.identity.certificates import key_usage, verified
 from coterie.peer.identity.identity import Identity, private_key
-from tests.peer.fake_federation import WALL, enrol, wards
+from tests.peer.fake_federation import WALL, enrol, make_federation
 
 DAY = 86400
 
@@ -26,7 +26,7 @@ class Home:
     """The CA of wards, and p0 in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority, _ = wards(folder, ["p0"])
+        self.authority, _ = make_federation(folder, ["p0"])
         self.folder = folder / "p0"
 
     def load(self, wall: float = WALL) -> Identity:

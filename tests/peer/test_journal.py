@@ -247,3 +247,13 @@ def test_the_past_ends_with_a_certificate(tmp_path: Path) -> None:
     journal.shorten(0, incarnation=past.incarnation, newest=past.newest)
     journal.close()
     assert (Past.read(file).incarnation, Past.read(file).newest) == (4, past.newest)
+
+
+def test_a_journal_of_format_1_is_read(tmp_path: Path) -> None:
+    """In which a mix was called a wake."""
+    file = tmp_path / "journal.jsonl"
+    journal = Journal.open(file)
+    journal.write("wake", heard=[["p1", [1, 9], 1]], digests=["a"])
+    journal.close()
+    assert [row["kind"] for row in read(file)] == ["mix"]
+    assert Past.read(file).newest == {"p1": Seen(0, Version(1, 9), "a")}

@@ -18,7 +18,7 @@ from coterie.peer.transport.grpc_server import GrpcServer
 from coterie.peer.transport.in_memory import InMemoryNetwork
 from tests.engine.small import EVERY_METHOD, Outcome, finished, hard
 from tests.peer.lockstep import RUN, Host, advance, hosts_of, tensors
-from tests.peer.loopback import Federation
+from tests.peer.loopback import FakeCA
 from tests.trees import same
 
 CLOSE = 1e-10
@@ -61,7 +61,7 @@ async def over_memory(hosts: list[Host], _folder: Path, iterations: int) -> None
 
 
 async def over_grpc(hosts: list[Host], folder: Path, iterations: int) -> None:
-    federation = Federation(folder)
+    federation = FakeCA(folder)
     async with AsyncExitStack() as stack:
         transports, addresses = [], []
         for host in hosts:

@@ -17,14 +17,14 @@ from coterie.peer.identity.names import Contact
 from coterie.peer.identity.trust import DenyList
 from coterie.peer.membership.protocol import RETRIES, Membership, Status, Timing
 from coterie.peer.membership.records import Packet, Record
-from tests.peer.fake_federation import WALL, Town, enrol, forged, place, wards
+from tests.peer.fake_federation import WALL, VirtualGossip, address_of, enrol, forged, make_federation
 
 TEN = [f"p{i}" for i in range(10)]
 
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, dict[str, Identity]]:
-    return wards(tmp_path_factory.mktemp("wards"), TEN)
+    return make_federation(tmp_path_factory.mktemp("wards"), TEN)
 
 
 @pytest.fixture(scope="module")
@@ -33,26 +33,32 @@ def peers(federation: tuple[Authority, dict[str, Identity]]) -> dict[str, Identi
 
 
 @pytest.fixture
-def town(peers: dict[str, Identity]) -> Town:
+def town(peers: dict[str, Identity]) -> VirtualGossip:
     """Ten who know each other."""
-    town = Town()
+    town = VirtualGossip()
     for identity in peers.values():
-        town.start(identity, seeds=[place("p0")])
+        town.start(identity, seeds=[address_of("p0")])
     assert town.run(5, town.agree), "ten know each other within 5 s from one seed"
     return town
 
 
-def status(town: Town, of: str, at: str) -> Status | None:
-    return next((m.status for m in town.members[place(at)].members() if m.id == of), None)
+def status(town: VirtualGossip, of: str, at: str) -> Status | None:
+    return next((m.status for m in town.members[address_of(at)].members() if m.id == of), None)
 
 
-def says(town: Town, what: str) -> set[tuple[str, str]]:
+def says(town: VirtualGossip, what: str) -> set[tuple[str, str]]:
     return {(address.partition(".")[0], event.id) for address, event in town.events if event.what == what}
 
 
 def record(identity: Identity, version: int = 1, incarnation: int = 1, **changes: object) -> Record:
     plain = Record(
-        identity.id, place(identity.id), incarnation, b"nonce--0", version, False, identity.certificate_der
+        identity.id,
+        address_of(identity.id),
+        incarnation,
+        b"nonce--0",
+        version,
+        False,
+        identity.certificate_der,
     )
     return plain._replace(**changes).sign(identity.sign, identity.federation)  # type: ignore[arg-type]
 
@@ -64,13 +70,15 @@ def packet(*records: Record) -> bytes:
 # Joining.
 
 
-def test_ten_know_each_other_from_one_seed(town: Town) -> None:
+def test_ten_know_each_other_from_one_seed(town: VirtualGossip) -> None:
     assert town.now < 5
     assert says(town, "joined") == set(itertools.permutations(TEN, 2))
-    assert [m.address for m in town.members[place("p3")].alive()] == [place(p) for p in TEN if p != "p3"]
+    assert [m.address for m in town.members[address_of("p3")].alive()] == [
+        address_of(p) for p in TEN if p != "p3"
+    ]
 
 
-def test_a_quiet_federation_stays_as_it_is(town: Town) -> None:
+def test_a_quiet_federation_stays_as_it_is(town: VirtualGossip) -> None:
     town.events.clear()
     town.run(30)
     assert town.agree()
@@ -78,8 +86,8 @@ def test_a_quiet_federation_stays_as_it_is(town: Town) -> None:
 
 
 def test_a_dead_seed_is_retried_with_jittered_back_off_and_found_later(peers: dict[str, Identity]) -> None:
-    town = Town()
-    town.start(peers["p1"], seeds=[place("p0")])
+    town = VirtualGossip()
+    town.start(peers["p1"], seeds=[address_of("p0")])
     town.run(30)
     times = [t for t, _, contact in town.dialled if contact.id == "p0"]
     gaps = [b - a for a, b in itertools.pairwise(times)]
@@ -90,18 +98,18 @@ def test_a_dead_seed_is_retried_with_jittered_back_off_and_found_later(peers: di
     assert town.run(7, town.agree)
 
 
-def test_the_death_of_the_seed_has_no_effect_on_the_others(town: Town) -> None:
-    del town.members[place("p0")]
+def test_the_death_of_the_seed_has_no_effect_on_the_others(town: VirtualGossip) -> None:
+    del town.members[address_of("p0")]
     town.run(40)
     assert {p: status(town, "p0", p) for p in TEN[1:]} == dict.fromkeys(TEN[1:], Status.DEAD)
     assert all(len(m.alive()) == 8 for m in town.members.values())
 
 
 def test_fifty_join_at_once_and_nobody_dials_more_than_a_few_at_a_time(tmp_path: Path) -> None:
-    _, peers = wards(tmp_path, [f"p{i}" for i in range(50)])
-    town = Town()
+    _, peers = make_federation(tmp_path, [f"p{i}" for i in range(50)])
+    town = VirtualGossip()
     for identity in peers.values():
-        town.start(identity, seeds=[place("p0")])
+        town.start(identity, seeds=[address_of("p0")])
     assert town.run(8, town.agree)
     rounds = itertools.groupby(town.dialled, key=lambda d: d[:2])
     assert max(len(list(dialled)) for _, dialled in rounds) <= 1 + RETRIES
@@ -112,8 +120,8 @@ def test_fifty_join_at_once_and_nobody_dials_more_than_a_few_at_a_time(tmp_path:
 # Silence.
 
 
-def test_a_silent_member_is_suspected_then_dead_then_alive_again(town: Town) -> None:
-    stopped = town.members.pop(place("p4"))
+def test_a_silent_member_is_suspected_then_dead_then_alive_again(town: VirtualGossip) -> None:
+    stopped = town.members.pop(address_of("p4"))
     town.run(4)
     assert status(town, "p4", "p1") is Status.ALIVE
     town.run(6)
@@ -121,18 +129,18 @@ def test_a_silent_member_is_suspected_then_dead_then_alive_again(town: Town) -> 
     town.run(15)
     assert status(town, "p4", "p1") is Status.DEAD
     town.events.clear()
-    town.members[place("p4")] = stopped
+    town.members[address_of("p4")] = stopped
     assert town.run(10, town.agree)
     assert says(town, "alive") == {(p, "p4") for p in TEN if p != "p4"}, (
         "its own stop is not the others' death"
     )
 
 
-def test_who_left_is_gone_at_once_and_not_dialled_again(town: Town) -> None:
-    leaver = town.members[place("p5")]
+def test_who_left_is_gone_at_once_and_not_dialled_again(town: VirtualGossip) -> None:
+    leaver = town.members[address_of("p5")]
     for contact in leaver.leave(town.now):
-        town.dial(place("p5"), contact)
-    del town.members[place("p5")]
+        town.dial(address_of("p5"), contact)
+    del town.members[address_of("p5")]
     assert town.run(5, lambda: all(status(town, "p5", p) is Status.LEFT for p in TEN if p != "p5"))
     town.dialled.clear()
     town.run(30)
@@ -140,22 +148,22 @@ def test_who_left_is_gone_at_once_and_not_dialled_again(town: Town) -> None:
 
 
 def test_a_seed_that_left_is_dialled_again(peers: dict[str, Identity]) -> None:
-    town = Town()
-    seed, _ = town.start(peers["p0"]), town.start(peers["p1"], seeds=[place("p0")])
+    town = VirtualGossip()
+    seed, _ = town.start(peers["p0"]), town.start(peers["p1"], seeds=[address_of("p0")])
     assert town.run(5, town.agree)
-    town.dial(place("p0"), *seed.leave(town.now))
-    del town.members[place("p0")]
+    town.dial(address_of("p0"), *seed.leave(town.now))
+    del town.members[address_of("p0")]
     town.run(30)
     town.start(peers["p0"], nonce=b"nonce--1")  # without a memory, and it has no seeds of its own
     assert town.run(10, town.agree)
 
 
 def test_the_dead_are_forgotten_in_the_end(peers: dict[str, Identity]) -> None:
-    town = Town()
+    town = VirtualGossip()
     town.start(peers["p0"], timing=Timing(forget_after=60))
-    town.start(peers["p1"], seeds=[place("p0")])
+    town.start(peers["p1"], seeds=[address_of("p0")])
     assert town.run(5, town.agree)
-    del town.members[place("p1")]
+    del town.members[address_of("p1")]
     town.run(55)
     assert status(town, "p1", "p0") is Status.DEAD
     town.run(6)
@@ -166,11 +174,11 @@ def test_the_dead_are_forgotten_in_the_end(peers: dict[str, Identity]) -> None:
 
 
 def sides(address: str) -> bool:
-    return address < place("p5")
+    return address < address_of("p5")
 
 
 @pytest.mark.parametrize("seconds", [10, 60])
-def test_after_a_partition_views_agree_within_ten_seconds(town: Town, seconds: float) -> None:
+def test_after_a_partition_views_agree_within_ten_seconds(town: VirtualGossip, seconds: float) -> None:
     town.open = lambda sender, receiver: sides(sender) == sides(receiver)
     town.run(seconds)
     for address, member in town.members.items():
@@ -182,9 +190,9 @@ def test_after_a_partition_views_agree_within_ten_seconds(town: Town, seconds: f
 
 
 def test_two_who_were_apart_for_long_meet_again_within_ten_seconds(peers: dict[str, Identity]) -> None:
-    town = Town()
+    town = VirtualGossip()
     town.start(peers["p0"])
-    town.start(peers["p1"], seeds=[place("p0")])
+    town.start(peers["p1"], seeds=[address_of("p0")])
     assert town.run(5, town.agree)
     town.open = lambda sender, receiver: False
     town.run(120)
@@ -193,23 +201,23 @@ def test_two_who_were_apart_for_long_meet_again_within_ten_seconds(peers: dict[s
     assert town.run(10, town.agree)
 
 
-def test_where_one_way_is_cut_the_others_carry_the_news(town: Town) -> None:
-    cut = (place("p1"), place("p2"))
+def test_where_one_way_is_cut_the_others_carry_the_news(town: VirtualGossip) -> None:
+    cut = (address_of("p1"), address_of("p2"))
     town.open = lambda sender, receiver: (sender, receiver) != cut
     town.run(30)
     assert town.agree()
 
 
-def test_one_who_is_not_heard_is_dead_to_all_and_all_to_it_until_it_heals(town: Town) -> None:
-    town.open = lambda sender, receiver: sender != place("p1")
+def test_one_who_is_not_heard_is_dead_to_all_and_all_to_it_until_it_heals(town: VirtualGossip) -> None:
+    town.open = lambda sender, receiver: sender != address_of("p1")
     town.run(30)
     assert all(status(town, "p1", p) is Status.DEAD for p in TEN if p != "p1")
-    assert not town.members[place("p1")].alive()
+    assert not town.members[address_of("p1")].alive()
     town.open = lambda sender, receiver: True
     assert town.run(10, town.agree)
 
 
-def test_flapping_ends_in_agreement(town: Town) -> None:
+def test_flapping_ends_in_agreement(town: VirtualGossip) -> None:
     for _ in range(5):
         town.open = lambda sender, receiver: sides(sender) == sides(receiver)
         town.run(7)
@@ -224,32 +232,32 @@ def test_flapping_ends_in_agreement(town: Town) -> None:
 @pytest.mark.parametrize("nonce", [b"a-------", b"z-------"])
 @pytest.mark.parametrize("apart", [0.0, 30.0])
 def test_a_restart_without_memory_at_a_new_address_outdoes_its_past(
-    town: Town, nonce: bytes, apart: float
+    town: VirtualGossip, nonce: bytes, apart: float
 ) -> None:
-    old = town.members.pop(place("p7"))
+    old = town.members.pop(address_of("p7"))
     town.run(apart)
-    new = town.start(old._identity, "p7.elsewhere:7000", [place("p0")], nonce=nonce)
+    new = town.start(old._identity, "p7.elsewhere:7000", [address_of("p0")], nonce=nonce)
     assert town.run(10, town.agree)
     assert new.incarnation in (1, 2)
     assert not says(town, "duplicate")
 
 
-def test_a_restart_with_memory_takes_the_next_incarnation(town: Town) -> None:
-    old = town.members.pop(place("p7"))
-    new = town.start(old._identity, "p7.elsewhere:7000", [place("p0")], incarnation=2, nonce=b"a-------")
+def test_a_restart_with_memory_takes_the_next_incarnation(town: VirtualGossip) -> None:
+    old = town.members.pop(address_of("p7"))
+    new = town.start(old._identity, "p7.elsewhere:7000", [address_of("p0")], incarnation=2, nonce=b"a-------")
     assert town.run(10, town.agree)
     assert new.incarnation == 2
     assert not says(town, "outbid")
 
 
-def test_two_processes_of_one_id_are_detected_and_named(town: Town) -> None:
-    identity = town.members[place("p7")]._identity
-    town.start(identity, "p7.elsewhere:7000", [place("p0")], nonce=b"a-------")
+def test_two_processes_of_one_id_are_detected_and_named(town: VirtualGossip) -> None:
+    identity = town.members[address_of("p7")]._identity
+    town.start(identity, "p7.elsewhere:7000", [address_of("p0")], nonce=b"a-------")
     town.run(30)
     found = [event for _, event in town.events if event.what == "duplicate"]
     assert found
     assert {event.id for event in found} == {"p7"}
-    for part in ("p7.elsewhere:7000", place("p7"), "stop one of them"):
+    for part in ("p7.elsewhere:7000", address_of("p7"), "stop one of them"):
         assert part in found[0].text
     assert sum(m.refused[Reason.DUPLICATE_ID] for m in town.members.values()) > 0
 
@@ -257,11 +265,11 @@ def test_two_processes_of_one_id_are_detected_and_named(town: Town) -> None:
 @pytest.mark.parametrize(("politely", "seconds"), [(True, 15), (False, 90)])
 @pytest.mark.parametrize("nonce", [b"a-------", b"z-------"])
 def test_when_one_of_two_processes_of_an_id_has_ended_the_other_is_a_member(
-    town: Town, nonce: bytes, politely: bool, seconds: float
+    town: VirtualGossip, nonce: bytes, politely: bool, seconds: float
 ) -> None:
     """Whichever was told of: it must not be dead to the others for good."""
-    identity = town.members[place("p7")]._identity
-    double = town.start(identity, "p7.elsewhere:7000", [place("p0")], nonce=nonce)
+    identity = town.members[address_of("p7")]._identity
+    double = town.start(identity, "p7.elsewhere:7000", [address_of("p0")], nonce=nonce)
     town.run(30)
     assert says(town, "duplicate")
     if politely:
@@ -278,32 +286,32 @@ def test_when_one_of_two_processes_of_an_id_has_ended_the_other_is_a_member(
 def test_the_revoked_leave_within_a_few_periods_of_the_list_reaching_one_peer(
     tmp_path: Path, bearer: str
 ) -> None:
-    authority, peers = wards(tmp_path, TEN)
-    town = Town()
+    authority, peers = make_federation(tmp_path, TEN)
+    town = VirtualGossip()
     for identity in peers.values():
-        town.start(identity, seeds=[place("p0")])
+        town.start(identity, seeds=[address_of("p0")])
     assert town.run(5, town.agree)
     revoked = peers["p3"].leaf.serial
     peers[bearer].keep(authority.revoke("p3", WALL))
-    one = town.members[place(bearer)]
+    one = town.members[address_of(bearer)]
     one.deny(peers[bearer].listed(), town.now)
     assert one.denied("p3", revoked)
     if bearer != "p3":
         assert status(town, "p3", bearer) is None
-    honest = [m for a, m in town.members.items() if a != place("p3")]
+    honest = [m for a, m in town.members.items() if a != address_of("p3")]
     assert town.run(3, lambda: all(m.denied("p3", revoked) for m in honest))
     town.run(20)
     assert all("p3" not in {x.id for x in m.members()} for m in honest), "and it does not come back"
     again = enrol(authority, "p3", tmp_path / "again")
-    del town.members[place("p3")]
-    town.start(again, seeds=[place("p0")])
+    del town.members[address_of("p3")]
+    town.start(again, seeds=[address_of("p0")])
     assert town.run(10, town.agree), "a certificate that is issued later holds"
 
 
 def test_forged_and_rolled_back_lists_are_dropped(tmp_path: Path) -> None:
-    authority, peers = wards(tmp_path, ["p0", "p1"])
+    authority, peers = make_federation(tmp_path, ["p0", "p1"])
     newest = authority.revoke("p1", WALL)
-    town = Town()
+    town = VirtualGossip()
     member = town.start(peers["p0"])
     member.receive("p1", Packet(newest.version, newest, ()).encode(), 0.0)
     assert member.trust.deny == newest
@@ -320,9 +328,9 @@ def test_forged_and_rolled_back_lists_are_dropped(tmp_path: Path) -> None:
 
 @pytest.fixture
 def p0(peers: dict[str, Identity]) -> Membership:
-    member = Town().start(peers["p0"])
+    member = VirtualGossip().start(peers["p0"])
     member.receive("p1", packet(record(peers["p1"], version=5)), 1.0)
-    assert [m[:5] for m in member.members()] == [("p1", place("p1"), Status.ALIVE, 1, 5)]
+    assert [m[:5] for m in member.members()] == [("p1", address_of("p1"), Status.ALIVE, 1, 5)]
     return member
 
 
@@ -344,7 +352,7 @@ def test_forged_records_are_refused_and_nothing_of_the_packet_is_taken(
         "signature": true._replace(signed=true.signed._replace(signature=other)),
         "address": forged(true, address="p2.test:7000"),
         "version": forged(true, version=10),
-        "certificate": record(peers["p2"], version=9, id="p1", address=place("p1")),
+        "certificate": record(peers["p2"], version=9, id="p1", address=address_of("p1")),
         "left": forged(true, left=True),
     }[what]
     before = p0.members()
@@ -358,12 +366,12 @@ def test_forged_records_are_refused_and_nothing_of_the_packet_is_taken(
 def test_who_has_a_certificate_of_another_ca_or_one_that_ended_stays_out(
     p0: Membership, peers: dict[str, Identity], tmp_path: Path
 ) -> None:
-    _, others = wards(tmp_path, ["p8"])
+    _, others = make_federation(tmp_path, ["p8"])
     with pytest.raises(Refused, match="not of the CA of 'wards'"):
         p0.receive("p2", packet(record(others["p8"]), record(peers["p3"])), 2.0)
     assert [m.id for m in p0.members()] == ["p1"], "nobody honest tells of strangers"
     assert p0.refused == {Reason.CERTIFICATE: 1}
-    late = Town().start(peers["p0"], wall=lambda: WALL + 91 * 86400)
+    late = VirtualGossip().start(peers["p0"], wall=lambda: WALL + 91 * 86400)
     late.receive("p2", packet(record(peers["p3"])), 2.0)
     assert late.members() == []
     assert late.refused == {Reason.CERTIFICATE: 1}
@@ -386,7 +394,7 @@ def test_a_packet_full_of_one_member_costs_one_look(p0: Membership, peers: dict[
 
 def test_a_member_goes_when_its_certificate_ends(peers: dict[str, Identity]) -> None:
     wall = [WALL]
-    member = Town().start(peers["p0"], wall=lambda: wall[0])
+    member = VirtualGossip().start(peers["p0"], wall=lambda: wall[0])
     member.receive("p1", packet(record(peers["p1"])), 0.0)
     wall[0] += 90 * 86400
     member.round(1.0)
@@ -395,7 +403,7 @@ def test_a_member_goes_when_its_certificate_ends(peers: dict[str, Identity]) -> 
 
 
 def test_the_table_is_bounded_and_the_longest_gone_makes_room(peers: dict[str, Identity]) -> None:
-    member = Town().start(peers["p0"], capacity=2)
+    member = VirtualGossip().start(peers["p0"], capacity=2)
     for now, peer in enumerate(["p1", "p2", "p3"]):
         member.receive("p1", packet(record(peers[peer])), float(now))
     assert [m.id for m in member.members()] == ["p1", "p2"]
@@ -420,7 +428,7 @@ def test_the_same_refusal_is_said_once_and_counted_always(p0: Membership, peers:
 @pytest.mark.parametrize("address", ["0.0.0.0:7000", "p0:0", "p0", ":7000"])
 def test_an_address_that_nobody_can_dial_is_refused(peers: dict[str, Identity], address: str) -> None:
     with pytest.raises(PeerError, match="the own address"):
-        Town().start(peers["p0"], address)
+        VirtualGossip().start(peers["p0"], address)
 
 
 # Laws.
@@ -451,7 +459,7 @@ def test_merging_is_commutative_associative_and_idempotent(
     cut = data.draw(st.integers(0, len(shuffled)))
 
     def view(*packets: list[Record]) -> list[object]:
-        member = Town().start(peers["p0"])
+        member = VirtualGossip().start(peers["p0"])
         for records in packets:
             member.receive("p9", packet(*records), 1.0)
         return [(m.id, m.status, m.incarnation, m.version) for m in member.members()]
@@ -459,7 +467,7 @@ def test_merging_is_commutative_associative_and_idempotent(
     expected = view(chosen)
     assert view(shuffled) == expected
     assert view(shuffled[:cut], shuffled[cut:]) == expected
-    trust = Town().start(peers["p0"]).trust
+    trust = VirtualGossip().start(peers["p0"]).trust
     greatest = {r.id: r for r in sorted(chosen, key=lambda r: r.rank(trust))}
     assert expected == [
         (p, Status.LEFT if r.left else Status.ALIVE, r.incarnation, r.version)
@@ -470,9 +478,9 @@ def test_merging_is_commutative_associative_and_idempotent(
 def test_the_same_seed_gives_the_same_history(peers: dict[str, Identity]) -> None:
     histories: list[list[tuple[float, str, Contact]]] = []
     for _ in range(2):
-        town = Town()
+        town = VirtualGossip()
         for identity in list(peers.values())[:4]:
-            town.start(identity, seeds=[place("p0")])
+            town.start(identity, seeds=[address_of("p0")])
         town.run(10)
         histories.append(town.dialled)
     assert histories[0] == histories[1]
@@ -487,7 +495,7 @@ def test_a_later_certificate_outdoes_whatever_was_said_under_an_earlier_one(
     stolen = federation[1]["p3"]
     owner = enrol(federation[0], "p3", tmp_path / "p3", renew=True)
     said = record(stolen, version=2**62, incarnation=stolen.leaf.latest, left=True)
-    town = Town()
+    town = VirtualGossip()
     p0 = town.start(federation[1]["p0"])
     p0.receive("p3", packet(said), 1.0)
     p0.receive("p3", packet(record(owner)), 1.0)
@@ -508,7 +516,7 @@ def test_no_incarnation_is_later_than_the_certificate(p0: Membership, peers: dic
 
 
 def test_a_peer_is_not_driven_past_the_end_of_its_certificate(peers: dict[str, Identity]) -> None:
-    town = Town()
+    town = VirtualGossip()
     p3 = town.start(peers["p3"])
     p3.receive("p9", packet(record(peers["p3"], incarnation=peers["p3"].leaf.latest)), 1.0)
     assert p3.incarnation == 1

@@ -26,7 +26,7 @@ from coterie.peer.transport.in_memory import InMemoryNetwork, InMemoryTransport
 from coterie.peer.transport.limits import PushBudget
 from coterie.replay import replay
 from tests.disk import full_after
-from tests.peer.node_factory import Peer, alone, settings
+from tests.peer.node_factory import Peer, lone_node, peer_config
 from tests.threats.checker import check
 from tests.trees import same
 from tests.waiting import eventually
@@ -45,7 +45,7 @@ def model(node: Node, sender: str, version: Version, shift: float = 0.0) -> Mode
 def test_four_peers_learn_exchange_and_finish(tmp_path: Path) -> None:
     async def main() -> list[Node]:
         network = InMemoryNetwork()
-        peers = [Peer(network, settings(i, tmp_path)) for i in range(4)]
+        peers = [Peer(network, peer_config(i, tmp_path)) for i in range(4)]
         async with AsyncExitStack() as stack:
             nodes = [await stack.enter_async_context(peer.running()) for peer in peers]
             await eventually(lambda: all(node.trainer.finished for node in nodes))
@@ -69,7 +69,7 @@ def test_four_peers_learn_exchange_and_finish(tmp_path: Path) -> None:
 
 def test_learning_goes_on_when_nobody_answers(tmp_path: Path) -> None:
     async def main() -> Node:
-        async with alone(tmp_path) as node:
+        async with lone_node(tmp_path) as node:
             await node.trainer.at(60)
             return node
 
@@ -123,7 +123,9 @@ def test_a_slow_member_keeps_nobody_waiting_and_is_heard_later(tmp_path: Path) -
         peers = [
             Peer(
                 network,
-                settings(i, tmp_path, rate=100, train={"iterations": 100_000}, exchange={"every": every[i]}),
+                peer_config(
+                    i, tmp_path, rate=100, train={"iterations": 100_000}, exchange={"every": every[i]}
+                ),
             )
             for i in range(3)
         ]
@@ -167,7 +169,7 @@ def test_a_slow_member_keeps_nobody_waiting_and_is_heard_later(tmp_path: Path) -
 
 def test_a_late_answer_of_one_that_is_no_member_any_more_is_dropped(tmp_path: Path) -> None:
     async def main() -> Node:
-        async with alone(tmp_path, rate=1, train={"iterations": 100_000}) as node:
+        async with lone_node(tmp_path, rate=1, train={"iterations": 100_000}) as node:
             node.directory = StaticDirectory({"p1": "", "p2": ""}, "p0")
             may, events = asyncio.Event(), iter(range(1, 100))
 
@@ -191,7 +193,7 @@ def test_a_late_answer_of_one_that_is_no_member_any_more_is_dropped(tmp_path: Pa
 
 def test_a_broadcast_is_taken_once_and_nothing_older(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             new, old = (model(node, "p1", Version(1, event), 0.01 * event) for event in (7, 5))
             before = node.trainer.now
             assert await node.deliver(new) is True
@@ -215,7 +217,7 @@ def test_a_broadcast_is_taken_once_and_nothing_older(tmp_path: Path) -> None:
 
 def test_many_copies_at_once_are_taken_once(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             letter = model(node, "p1", Version(1, 7), 0.1)
             assert sorted(await asyncio.gather(*(node.deliver(letter) for _ in range(20)))) == [
                 False
@@ -228,7 +230,7 @@ def test_many_copies_at_once_are_taken_once(tmp_path: Path) -> None:
 def test_whoever_pushes_all_the_time_is_refused_after_its_share(tmp_path: Path) -> None:
     async def main() -> None:
         clock = [0.0]
-        async with alone(tmp_path, rate=20, method={"name": "KD-PDFL", "adoption": "mix"}) as node:
+        async with lone_node(tmp_path, rate=20, method={"name": "KD-PDFL", "adoption": "mix"}) as node:
             node.push_budget = PushBudget(lambda: clock[0], share=0.1, most=1e-6)
             assert await node.deliver(model(node, "p1", Version(1, 1), 0.1))
             pushed = model(node, "p1", Version(1, 2), 0.1)
@@ -247,7 +249,7 @@ def test_whoever_pushes_all_the_time_is_refused_after_its_share(tmp_path: Path) 
 
 def test_whoever_repeats_itself_does_not_fill_the_journal(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             assert await node.deliver(model(node, "p1", Version(1, 500), 0.1))
             for event in range(100):
                 with pytest.raises(Refused, match="older than 1:500"):
@@ -260,7 +262,7 @@ def test_whoever_repeats_itself_does_not_fill_the_journal(tmp_path: Path) -> Non
 
 def test_a_peer_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
     async def life(until_t: int, **more: Any) -> Node:
-        async with alone(tmp_path, exchange={"every": 1000}, **more) as node:
+        async with lone_node(tmp_path, exchange={"every": 1000}, **more) as node:
             await node.trainer.at(until_t)
             return node
 
@@ -276,17 +278,17 @@ def test_a_peer_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
 
 
 async def _alone_to_the_end(folder: Path) -> Node:
-    async with alone(folder, exchange={"every": 1000}, rate=1000) as node:
+    async with lone_node(folder, exchange={"every": 1000}, rate=1000) as node:
         await node.trainer.at(60)
         return node
 
 
 def test_what_was_taken_in_an_earlier_life_is_not_taken_again(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             letter = model(node, "p1", Version(1, 7), 0.1)
             assert await node.deliver(letter)
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             assert await node.deliver(letter) is False
             with pytest.raises(Refused, match="older than 1:7"):
                 await node.deliver(model(node, "p1", Version(1, 6)))
@@ -298,16 +300,16 @@ def test_what_was_taken_of_a_peer_ends_with_its_certificate(tmp_path: Path) -> N
     """The largest numbers of a thief do not outlive the stolen certificate, nor do restarts matter."""
 
     async def main() -> None:
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             stolen = model(node, "p1", Version(2**62, 2**62), 0.1)._replace(since=10)
             assert await node.deliver(stolen)
             with pytest.raises(Refused, match="older than"):
                 await node.deliver(model(node, "p1", Version(5, 1))._replace(since=10))
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             assert await node.deliver(model(node, "p1", Version(5, 1), 0.1)._replace(since=20))
             with pytest.raises(Refused, match="older than 5:1, which was taken before under a later certif"):
                 await node.deliver(stolen)
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             with pytest.raises(Refused, match="under a later certificate"):
                 await node.deliver(stolen)
             assert await node.deliver(model(node, "p1", Version(5, 2), 0.1)._replace(since=20))
@@ -324,7 +326,7 @@ class Signed(StaticDirectory):
 
 def test_a_push_is_of_a_life_that_its_sender_has_signed(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, rate=20) as node:
+        async with lone_node(tmp_path, rate=20) as node:
             node.directory = Signed(node.config.peers, "p0")
             assert await node.deliver(model(node, "p1", Version(3, 1), 0.1))
             with pytest.raises(Refused, match="of the incarnation 4; its signed record says 3") as caught:
@@ -339,7 +341,7 @@ def test_a_peer_does_not_go_on_from_a_life_after_the_end_of_its_certificate(tmp_
     """As when a thief of its key made it outbid the largest incarnation, and it has a new certificate."""
 
     async def main() -> Node:
-        async with alone(tmp_path, train={"iterations": 100_000}) as node:
+        async with lone_node(tmp_path, train={"iterations": 100_000}) as node:
             await node.trainer.at(10)
             node.raise_incarnation(2**62)
             await node.trainer.at(30)
@@ -355,12 +357,12 @@ def test_a_peer_does_not_go_on_from_a_life_after_the_end_of_its_certificate(tmp_
 
 
 def test_a_peer_that_lost_its_state_has_a_higher_incarnation(tmp_path: Path) -> None:
-    first = Peer(InMemoryNetwork(), settings(0, tmp_path / "one"), wall=1000.0)
-    second = Peer(InMemoryNetwork(), settings(0, tmp_path / "two"), wall=1000.2)
+    first = Peer(InMemoryNetwork(), peer_config(0, tmp_path / "one"), wall=1000.0)
+    second = Peer(InMemoryNetwork(), peer_config(0, tmp_path / "two"), wall=1000.2)
     assert (first.node.incarnation, second.node.incarnation) == (1_000_000, 1_000_200)
     for peer in (first, second):
         peer.close()
-    again = Peer(InMemoryNetwork(), settings(0, tmp_path / "one"), wall=3.0)  # a clock that went wrong
+    again = Peer(InMemoryNetwork(), peer_config(0, tmp_path / "one"), wall=3.0)  # a clock that went wrong
     assert again.node.incarnation == 1_000_001
     again.close()
 
@@ -369,7 +371,7 @@ def test_a_peer_that_is_outbid_goes_on_with_its_model_in_a_higher_incarnation(tm
     """As when it lost its state and its clock went back: the others know of a later life."""
 
     async def main() -> Node:
-        async with alone(tmp_path, train={"iterations": 100_000}) as node:
+        async with lone_node(tmp_path, train={"iterations": 100_000}) as node:
             await node.trainer.at(10)
             before = node.trainer.now.version
             node.raise_incarnation(before.incarnation + 70)
@@ -392,7 +394,7 @@ def test_a_peer_that_is_outbid_goes_on_with_its_model_in_a_higher_incarnation(tm
 
 def test_another_process_of_the_same_id_is_a_fault_but_no_end(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, train={"iterations": 100_000}, save=0.02) as node:
+        async with lone_node(tmp_path, train={"iterations": 100_000}, save=0.02) as node:
             node.report_duplicate("another process runs as p0 at 10.0.0.9:7440; stop one of them")
             await node.trainer.at(node.trainer.now.t + 20)  # saved meanwhile, which ends other faults
             assert "stop one of them" in node.status()["fault"]
@@ -403,7 +405,7 @@ def test_another_process_of_the_same_id_is_a_fault_but_no_end(tmp_path: Path) ->
 
 def test_a_peer_that_diverges_says_so_and_keeps_what_it_saved(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, train={"lr": 1e30}) as node:
+        async with lone_node(tmp_path, train={"lr": 1e30}) as node:
             with pytest.raises(Refused, match="it has stopped learning"):
                 await node.trainer.at(60)
             with pytest.raises(Refused, match="it has stopped learning"):
@@ -419,7 +421,7 @@ def test_on_a_full_disk_it_learns_on_and_sends_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with alone(tmp_path, train={"iterations": 100_000}, rate=500, save=0.02) as node:
+        async with lone_node(tmp_path, train={"iterations": 100_000}, rate=500, save=0.02) as node:
             await eventually(lambda: (tmp_path / "p0" / "model.safetensors").exists())
             with full_after(100):
                 await eventually(lambda: node.status()["fault"] is not None)
@@ -444,7 +446,7 @@ def test_refused_on_a_full_disk_means_that_nothing_has_changed(tmp_path: Path) -
 
     async def main() -> Node:
         mix = {"name": "KD-PDFL", "adoption": "mix"}
-        async with alone(tmp_path, rate=0.01, method=mix) as node:
+        async with lone_node(tmp_path, rate=0.01, method=mix) as node:
             await node.trainer.at(1)  # the next step is a hundred seconds away
             assert await node.deliver(model(node, "p1", Version(1, 1), 0.2))
             letter, unknown = (model(node, peer, Version(1, 7), 0.3) for peer in ("p1", "p4"))
@@ -472,7 +474,7 @@ def test_refused_on_a_full_disk_means_that_nothing_has_changed(tmp_path: Path) -
 
 def test_a_last_model_that_cannot_be_saved_is_told(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, train={"iterations": 100_000}, rate=500) as node:
+        async with lone_node(tmp_path, train={"iterations": 100_000}, rate=500) as node:
             await node.trainer.at(20)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
 
@@ -489,8 +491,8 @@ def test_it_does_not_go_on_without_what_goes_on_beside_it(tmp_path: Path) -> Non
         raise ValueError("a fault of ours")
 
     async def main() -> None:
-        peer = Peer(InMemoryNetwork(), settings(0, tmp_path, train={"iterations": 100_000}))
-        transport = peer.network.join(peer.name, peer.settings.address, peer.node)
+        peer = Peer(InMemoryNetwork(), peer_config(0, tmp_path, train={"iterations": 100_000}))
+        transport = peer.network.join(peer.name, peer.config.address, peer.node)
         try:
             await peer.node.run(transport, peer.stop, [asyncio.ensure_future(fail())])
         finally:
@@ -504,13 +506,15 @@ def test_it_does_not_go_on_without_what_goes_on_beside_it(tmp_path: Path) -> Non
 
 def test_a_short_journal_forgets_nothing_that_matters(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, journal=0.002, save=0.01, train={"iterations": 100_000}, rate=500) as node:
+        async with lone_node(
+            tmp_path, journal=0.002, save=0.01, train={"iterations": 100_000}, rate=500
+        ) as node:
             for event in range(1, 40):
                 last = model(node, "p1", Version(3, event), 0.01)
                 assert await node.deliver(last)
             await eventually(lambda: next(journal.read(node.folder.journal))["kind"] == "past")
             first = node.incarnation
-        async with alone(tmp_path, journal=0.002) as again:
+        async with lone_node(tmp_path, journal=0.002) as again:
             assert again.incarnation > first
             for event, reason in ((38, Reason.STALE), (39, Reason.CONFLICT)):  # the latter: other bytes
                 with pytest.raises(Refused) as caught:
@@ -525,7 +529,7 @@ def test_a_short_journal_forgets_nothing_that_matters(tmp_path: Path) -> None:
 
 def test_a_method_that_sends_nothing_never_wakes(tmp_path: Path) -> None:
     async def main() -> Node:
-        async with alone(tmp_path, method="Local") as node:
+        async with lone_node(tmp_path, method="Local") as node:
             await node.trainer.at(60)
             return node
 
@@ -546,7 +550,7 @@ class Shrinking(StaticDirectory):
 
 def test_the_entry_of_the_longest_gone_is_used_again_and_starts_afresh(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, rate=20, method={"name": "KD-PDFL", "adoption": "mix"}) as node:
+        async with lone_node(tmp_path, rate=20, method={"name": "KD-PDFL", "adoption": "mix"}) as node:
             for number, sender in enumerate(("p1", "p2", "p3"), start=1):
                 assert await node.deliver(model(node, sender, Version(1, 1), 0.3))
                 assert node.contact_book.slots[sender] == number
@@ -572,7 +576,7 @@ def test_the_entry_of_the_longest_gone_is_used_again_and_starts_afresh(tmp_path:
 
 def test_an_offer_is_a_moment_that_never_changes(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path) as node:
+        async with lone_node(tmp_path) as node:
             await node.trainer.at(10)
             letter = await node.offer("p1")
             copy = {k: v.clone() for k, v in letter.message.items()}
@@ -592,21 +596,21 @@ def test_another_model_in_the_state_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         CoterieError, match=r"holds another model or method: the tensor 'params/.*' should be"
     ):
-        Peer(InMemoryNetwork(), settings(0, tmp_path, model={"name": "mlp", "hidden": [7]}))
+        Peer(InMemoryNetwork(), peer_config(0, tmp_path, model={"name": "mlp", "hidden": [7]}))
 
 
 def test_quorum(tmp_path: Path) -> None:
     """It begins when enough others are known."""
 
     async def main() -> None:
-        peer = Peer(InMemoryNetwork(), settings(0, tmp_path, quorum=3))
+        peer = Peer(InMemoryNetwork(), peer_config(0, tmp_path, quorum=3))
         peer.node.directory = StaticDirectory({"p1": "127.0.0.1:7001"}, "p0")
         transport = peer.network.join("p0", "here", peer.node)
         life = asyncio.ensure_future(peer.node.run(transport, peer.stop))
         with pytest.raises(Refused, match="has not begun to learn yet"):
             await peer.node.deliver(model(peer.node, "p1", Version(1, 1)))
         assert (await peer.node.offer("p1")).version.event == 0
-        peer.node.directory = StaticDirectory(peer.settings.peers, "p0")
+        peer.node.directory = StaticDirectory(peer.config.peers, "p0")
         await eventually(lambda: peer.node.learning)
         peer.stop.set()
         await life
@@ -619,7 +623,7 @@ def test_who_ignores_broadcasts_sends_none(tmp_path: Path) -> None:
     async def main() -> None:
         network = InMemoryNetwork()
         careful = {"method": {"name": "KD-PDFL", "adoption": "ignore"}, "rate": 200}
-        peers = [Peer(network, settings(i, tmp_path, **careful)) for i in range(2)]
+        peers = [Peer(network, peer_config(i, tmp_path, **careful)) for i in range(2)]
         async with AsyncExitStack() as stack:
             nodes = [await stack.enter_async_context(peer.running()) for peer in peers]
             await eventually(lambda: any(node.exchanges for node in nodes))

@@ -10,14 +10,14 @@ import pytest
 from coterie.peer.config import Exchange
 from coterie.peer.learning.client import Client
 from coterie.peer.learning.partners import is_lost, next_wake, select_partners
-from tests.peer.node_factory import settings
+from tests.peer.node_factory import peer_config
 
 OTHERS = {f"p{i}": f"127.0.0.1:700{i}" for i in (1, 2, 3)}
 SLOTS = {"p1": 1, "p2": 2, "p3": 3}
 
 
 def peer(**exchange: Any) -> tuple[Client, Exchange]:
-    one = settings(0, Path("unused"), exchange=exchange)
+    one = peer_config(0, Path("unused"), exchange=exchange)
     return one.client_of("p0", one.federation(None)), one.exchange
 
 

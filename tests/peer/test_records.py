@@ -20,7 +20,7 @@ from coterie.peer.identity.trust import LARGEST_NUMBER, DenyList, Statement, Tru
 from coterie.peer.membership import records
 from coterie.peer.membership.records import Packet, Record
 from coterie.peer.transport.wire_pb2 import Denied, Gossip, Signed
-from tests.peer.fake_federation import WALL, enrol, forged, wards
+from tests.peer.fake_federation import WALL, enrol, forged, make_federation
 
 KINDS = ["record", "deny", "packet"]
 
@@ -47,7 +47,7 @@ class World:
     """A CA, two peers, and something of each kind that is sound."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority, peers = wards(folder, ["p0", "p1"])
+        self.authority, peers = make_federation(folder, ["p0", "p1"])
         self.p0, self.p1 = peers["p0"], peers["p1"]
         self.record = self.of(self.p0)
         self.deny = self.authority._listed(3, frozenset({5, 2**159, 7}))

@@ -18,7 +18,7 @@ from coterie.peer.learning.contacts import ContactBook
 from coterie.peer.observability.logging import JsonFormatter, LogThrottle, log_loop_errors
 from coterie.peer.observability.status_client import status
 from coterie.peer.observability.status_server import MOST, CallCounters, StatusServer
-from tests.peer.node_factory import alone
+from tests.peer.node_factory import lone_node
 from tests.waiting import eventually
 
 FACTS: dict[str, Any] = {
@@ -194,7 +194,7 @@ def test_nobody_there(tmp_path: Path) -> None:
 
 def test_a_status_is_numbers_and_names_only(tmp_path: Path) -> None:
     async def main() -> dict[str, Any]:
-        async with alone(tmp_path) as node:
+        async with lone_node(tmp_path) as node:
             await node.trainer.at(20)
             return node.status()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from coterie.peer.config import ENDLESS
 from coterie.peer.persistence import journal
-from tests.peer.node_factory import alone
+from tests.peer.node_factory import lone_node
 
 
 def test_jobs_without_end_do_not_keep_it_from_learning(tmp_path: Path) -> None:
     async def main() -> None:
-        async with alone(tmp_path, rate=1000, train={"iterations": 100_000}) as node:
+        async with lone_node(tmp_path, rate=1000, train={"iterations": 100_000}) as node:
             done: list[int] = []
 
             def job() -> None:
@@ -42,7 +42,10 @@ def test_without_an_end_it_is_evaluated_once_a_second_and_else_as_asked(tmp_path
         train = {"iterations": iterations, "personalize": 0}
         folder = tmp_path / str(iterations)
         began = time.monotonic()
-        async with alone(folder, train=train, evaluate={"every": 5}, rate=400) as node, asyncio.timeout(30):
+        async with (
+            lone_node(folder, train=train, evaluate={"every": 5}, rate=400) as node,
+            asyncio.timeout(30),
+        ):
             await node.trainer.at(600)
         rows = journal.read(node.folder.journal)
         return time.monotonic() - began, [row["t"] for row in rows if row["kind"] == "evaluated"]

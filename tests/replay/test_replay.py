@@ -19,7 +19,7 @@ from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import Agreement, replay
 from coterie.storage import tensors as saved
 from tests.engine.small import EVERY_METHOD
-from tests.peer.node_factory import Peer, settings
+from tests.peer.node_factory import Peer, peer_config
 from tests.waiting import eventually
 
 METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in EVERY_METHOD.items()} | {
@@ -39,7 +39,7 @@ async def live(folder: Path, **changes: Any) -> None:
     peers = [
         Peer(
             network,
-            settings(
+            peer_config(
                 i, folder, exchange={"loss": 0.1, "every": 4}, train={"iterations": 50}, save=0.02, **changes
             ),
         )
@@ -54,7 +54,7 @@ async def live(folder: Path, **changes: Any) -> None:
             shutil.copy(victim / "model.safetensors", folder / "older")
             await node.trainer.at(25)
         shutil.move(folder / "older", victim / "model.safetensors")
-        again = Peer(network, peers[2].settings)
+        again = Peer(network, peers[2].config)
         nodes.append(await stack.enter_async_context(again.running()))
         await eventually(lambda: all(node.trainer.finished for node in nodes))
 

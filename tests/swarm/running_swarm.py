@@ -10,16 +10,16 @@ from types import MappingProxyType
 from typing import Any
 
 from coterie.peer.config import PeerConfig
-from coterie.swarm.plan import free_ports, lay_out, names, peer_settings, world_of
+from coterie.swarm.plan import free_ports, names, peer_configs, world_of, write_peer_folders
 from coterie.swarm.process import PeerProcess
 from tests import waiting
 from tests.engine.small import experiment
 
-__all__ = ["hatched", "until"]
+__all__ = ["running_swarm", "until"]
 
 
 @contextmanager
-def hatched(
+def running_swarm(
     folder: Path, method: str, peers: int = 4, own: Mapping[int, Any] = MappingProxyType({}), **changes: Any
 ) -> Iterator[list[PeerProcess]]:
     """So many peers, started; what is still running at the end is killed. `own`: settings of one of them."""
@@ -33,9 +33,9 @@ def hatched(
         evaluate__every=25,
     )
     world = world_of(e, method)
-    settings = peer_settings(world, free_ports(peers), **changes)
+    settings = peer_configs(world, free_ports(peers), **changes)
     settings = [PeerConfig.parse({**one.plain(), **own.get(i, {})}) for i, one in enumerate(settings)]
-    files = lay_out(folder, settings)
+    files = write_peer_folders(folder, settings)
     processes = [PeerProcess(name, file) for name, file in zip(names(peers), files, strict=True)]
     try:
         for process in processes:

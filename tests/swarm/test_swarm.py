@@ -19,7 +19,7 @@ from coterie.runs import Run
 from coterie.swarm import results, swarm
 from coterie.swarm.process import PeerProcess
 from tests.engine.small import experiment
-from tests.swarm.running_swarm import hatched, until
+from tests.swarm.running_swarm import running_swarm, until
 
 
 def state(process: PeerProcess) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def state(process: PeerProcess) -> dict[str, Any]:
 @pytest.mark.usefixtures("outside")
 @pytest.mark.parametrize("method", known("algorithm"))
 def test_a_swarm_with_losses_and_a_kill_replays_to_the_same_models(method: str, tmp_path: Path) -> None:
-    with hatched(tmp_path, method, rate=40, save=0.2) as peers:
+    with running_swarm(tmp_path, method, rate=40, save=0.2) as peers:
         victim, *others = peers[2], peers[0], peers[1], peers[3]
         until(lambda: state(victim)["t"] >= 30 and (victim.state / "model.safetensors").exists(), peers)
         victim.signal(signal.SIGKILL)

@@ -29,7 +29,7 @@ from coterie.peer.transport.grpc_common import SERVICE, Channel, grpc
 from coterie.peer.transport.schema import Schema
 from coterie.peer.transport.wire_pb2 import Ask
 from tests.peer.forgeries import Forgery
-from tests.peer.loopback import Federation, calling, raw_channel, reason, wearing
+from tests.peer.loopback import FakeCA, calling, raw_channel, reason, wearing
 from tests.threats.world import World
 
 __all__ = ["ATTACKERS", "HOME", "Siege", "rejected", "turned_away"]
@@ -38,7 +38,7 @@ ATTACKERS = ("p2", "p3")
 HOME = "p0"
 
 
-class _Members(Federation):
+class _Members(FakeCA):
     """The federation of a CA that is there already."""
 
     def __init__(self, folder: Path, authority: Authority) -> None:
@@ -49,7 +49,7 @@ class Siege:
     """What an attacker knows: the address, the terms and the form of the models of p0."""
 
     def __init__(self, folder: Path) -> None:
-        self.world = World(folder, 2)
+        self.world = World(folder, 2, tls_failures=True)
         self.address = self.world.addresses[0]
         self.members = _Members(folder / "attackers", self.world.authority)
         self._identities: dict[str, Identity] = {}

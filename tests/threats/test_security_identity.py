@@ -22,7 +22,7 @@ from coterie.peer.transport.base import Version
 from coterie.peer.transport.grpc_common import SERVICE, grpc
 from tests.peer.fake_federation import forged
 from tests.peer.forgeries import CLIENT, DAY, SERVER, Forgery, below_a_leaf, client_hello, stranger
-from tests.peer.loopback import Desk, reason, refused_push, serving
+from tests.peer.loopback import FakeNode, reason, refused_push, serving
 from tests.threats.security_siege import HOME, Siege, rejected, turned_away
 from tests.threats.world import opened
 
@@ -82,7 +82,7 @@ def test_row_02_plaintext_and_old_tls(siege: Siege) -> None:
 def test_row_03_a_member_answers_at_the_address_of_another(siege: Siege) -> None:
     async def main() -> None:
         p3 = siege.identity("p3")
-        desk = Desk(siege.letter("p3"))
+        desk = FakeNode(siege.letter("p3"))
         async with (
             serving(p3, desk, siege.schema, run=siege.terms.run, algorithm=siege.terms.algorithm) as (
                 _,

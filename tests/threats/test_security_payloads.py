@@ -21,7 +21,7 @@ from coterie.peer.transport.grpc_common import SERVICE, grpc
 from coterie.peer.transport.wire_pb2 import Ask
 from tests.peer.attacks import bodies, pieces, values
 from tests.peer.forgeries import client_hello
-from tests.peer.loopback import Federation, raw_push
+from tests.peer.loopback import FakeCA, raw_push
 from tests.threats.security_siege import HOME, Siege, rejected
 from tests.threats.world import opened
 
@@ -159,7 +159,7 @@ def test_row_15_floods_and_slow_lorises(siege: Siege) -> None:
 
 
 def test_row_16_a_flood_of_members(siege: Siege, tmp_path: Path) -> None:
-    elsewhere = Federation(tmp_path, "wards")
+    elsewhere = FakeCA(tmp_path, "wards")
     fakes = []
     for i in range(50):
         stranger = elsewhere.identity(f"x{i}")

@@ -20,7 +20,7 @@ from coterie.peer.config import ENDLESS, PeerConfig
 from coterie.peer.identity.authority import BACKDATED, REQUEST, Authority, request
 from coterie.peer.identity.identity import Identity
 from coterie.peer.persistence import journal
-from coterie.swarm.plan import free_ports, names, peer_settings, world_of
+from coterie.swarm.plan import free_ports, names, peer_configs, world_of
 from coterie.swarm.process import PeerProcess
 from tests.engine.small import experiment
 from tests.threats.wire import NoMachinesError, Wire, enter
@@ -76,7 +76,7 @@ class World:
         ports = [PORT] * count if wire else free_ports(count)
         self.addresses = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
         seed = f"p0@{self.addresses[0]}"
-        everybody = peer_settings(
+        everybody = peer_configs(
             world_of(small, "KD-PDFL"),
             [PORT] * (count + 2),
             **{**CALM, **common},

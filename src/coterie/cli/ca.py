@@ -1,4 +1,4 @@
-"""`coterie ca`: who is a member of a federation: certificates made, issued and taken back."""
+"""`coterie ca`: certificates of the members of a federation, made, issued and taken back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coterie peer`: one real peer, and how it is getting on."""
+"""`coterie peer`: run one real peer, and watch one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coterie swarm`: real peers on this machine, in one command."""
+"""`coterie swarm`: run real peers on this machine, in one command."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def swarm(
 
 @contextlib.contextmanager
 def _page(folder: Path, peers: int, port: int) -> Iterator[Thread]:
-    """The live page over the peers that are about to start, and over their results."""
+    """Serve the live page over the peers that are about to start, and over their results."""
     from coterie.dashboard.server import prepare
     from coterie.dashboard.swarm_shelf import SwarmShelf
     from coterie.swarm.plan import states

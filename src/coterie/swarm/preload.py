@@ -1,4 +1,4 @@
-"""What every peer needs, loaded once: processes forked after this start in a moment, not in seconds.
+"""Modules that every peer needs, loaded once: processes forked after this start in a moment, not in seconds.
 
 Nothing here starts a thread, which is what makes forking safe; gRPC is left to the peers themselves.
 """

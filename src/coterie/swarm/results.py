@@ -1,4 +1,4 @@
-"""The journals of a swarm as the rows of a run folder, so that tables and pictures are those of any run."""
+"""Results of a swarm: the peers' journals as rows of a run folder, as those of any run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def read(states: Iterable[Path]) -> list[list[dict[str, Any]]]:
-    """The journals of all peers, in the order of their clients; of one that has not begun, an empty one."""
+    """Read the journals of all peers, in the order of their clients; empty: it has not begun."""
     files = [state / "journal.jsonl" for state in states]
     return [list(journal.read(file)) if file.exists() else [] for file in files]
 
@@ -28,7 +28,7 @@ def reached(rows: Rows) -> int:
 
 
 def metrics(journals: Sequence[Rows], missing: Container[int] = ()) -> Iterator[dict[str, Any]]:
-    """One row for each iteration at which all peers were evaluated; of a peer that was twice, the last.
+    """Yield a row for each iteration at which all peers were evaluated; of a peer that was twice, the last.
 
     Those that are missing at the end are not waited for: they have scores as long as they were there.
     """
@@ -41,7 +41,7 @@ def metrics(journals: Sequence[Rows], missing: Container[int] = ()) -> Iterator[
 
 
 def exchanges(journals: Sequence[Rows], clients: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """One row for each wake and adoption about which the method reported something, in time's order."""
+    """Yield a row for each mix and adoption about which the method reported something, in time's order."""
     rows = []
     for client, journal_ in enumerate(journals):
         for row in journal_:

@@ -21,16 +21,7 @@ from coterie.peer.transport.schema import MAGNITUDE, Schema, absurd
 from coterie.peer.transport.wire_pb2 import Answer, Ask, Header
 from coterie.peer.transport.wire_pb2 import Terms as TermsProto
 
-__all__ = [
-    "MAGNITUDE",
-    "PROTOCOL",
-    "IncomingModel",
-    "SessionTerms",
-    "check_terms",
-    "chunks",
-    "header",
-    "quote",
-]
+__all__ = ["MAGNITUDE", "IncomingModel", "SessionTerms", "check_terms", "chunks", "header", "quote"]
 __all__ += ["read_answer", "read_ask", "same_schema", "seal"]
 
 PROTOCOL = 1

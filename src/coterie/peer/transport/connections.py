@@ -1,4 +1,4 @@
-"""Who is connected to a gRPC server, what it ended by itself, and how a connection is muted or closed.
+"""Connections of a gRPC server: who is connected, what gRPC ended by itself, how to mute or close one.
 
 gRPC's server for Python tells none of this. But its table for debuggers (channelz) lists every connection
 that has finished its handshake, with the certificate of the other side, be there a call or not, and it counts
@@ -28,11 +28,11 @@ __all__ = ["certificate", "close", "completed", "connected", "listed", "mute", "
 
 _FILES = "/dev/fd"
 _ATTACH_FILTER, _DETACH_FILTER, _RETURN = 26, 27, 6
-"""Of Linux: options of a socket, and the one instruction of its filter."""
+"""Options of a socket on Linux, and the one instruction of its filter."""
 
 
 def completed() -> dict[int, int]:
-    """The servers of this process by number, and how many calls each has seen the end of, in whatever way."""
+    """Count the calls that each server of this process, by number, has seen the end of, in whatever way."""
     return {
         int(server["ref"]["serverId"]): _number(server.get("data", {}), "callsSucceeded", "callsFailed")
         for server in json.loads(channelz.channelz_get_servers(0)).get("server", ())
@@ -40,7 +40,7 @@ def completed() -> dict[int, int]:
 
 
 def listed(server: int) -> dict[int, str]:
-    """The connections of a server: the number of each and the address of its other end."""
+    """List the connections of a server: the number of each and the address of its other end."""
     found: dict[int, str] = {}
     end = False
     while not end:  # gRPC tells of some hundreds at a time
@@ -66,7 +66,7 @@ def started(connection: int) -> int:
 
 
 def connected(port: int) -> set[str]:
-    """The other ends of all connections to this port of this process, their handshakes done or not."""
+    """List the other ends of all connections to this port of this process, handshakes done or not."""
     return {address for address, _ in _sockets(port)}
 
 
@@ -97,7 +97,7 @@ def mute(port: int, addresses: Collection[str]) -> None:
 
 
 def _sockets(port: int) -> Iterator[tuple[str, socket.socket]]:
-    """Each open for as long as it is looked at: gRPC cannot give its number away meanwhile."""
+    """Yield each socket, open for as long as it is looked at: gRPC cannot give its number away meanwhile."""
     for name in os.listdir(_FILES):
         with contextlib.suppress(OSError):  # no socket, not connected, or closed by now
             file = os.dup(int(name))

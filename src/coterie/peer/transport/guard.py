@@ -1,9 +1,9 @@
-"""Which connections of a server stay open and are heard: so many of each member, none of an abusive one.
+"""Guard of a server's connections: so many of each member stay open, none of an abusive one is heard.
 
-Once a second it looks at who is connected. Each call that was refused for what no honest program sends, or
-that came faster than calls are served, costs its member some credit, and so does each connection too many;
-whoever has none left is not heard for a second, then two, four, eight ... Its connections are muted meanwhile
-and closed in the end: if they were closed at once, most programs would connect again at once.
+Once a second the guard looks at who is connected. Each call that was refused for what no honest program sends
+costs its member some credit, and so does each that came faster than calls are served, and each connection too
+many; whoever has none left is not heard for a second, then two, four, eight ... Its connections are muted
+meanwhile and closed in the end: if they were closed at once, most programs would connect again at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["NOBODY", "Guard", "Key", "Penalties"]
 log = logging.getLogger(__name__)
 
 Key: TypeAlias = tuple[str, int]
-"""Who it is and the serial number of its certificate: the next owner of the name begins anew."""
+"""Id and serial number of the certificate: the next owner of the name begins anew."""
 NOBODY: Key = (UNAUTHENTICATED, 0)
 
 HOSTILE = {
@@ -39,12 +39,12 @@ HOSTILE = {
     Reason.DIGEST,
     Reason.VALUES,
 }
-"""What an honest program, however it is set up, does not do again and again."""
+"""Reasons that an honest program, however it is set up, does not give again and again."""
 CREDIT, EARNED = 50.0, 2.0
-"""Of a member at most, and what it earns in a second; a hostile call costs one. Each time that it was cut off
+"""Credit of a member at most, and earned in a second; a hostile call costs one. Each time that it was cut off
 it begins with half as much."""
 HASTE = 0.1
-"""What a call costs that came too fast or too many at a time."""
+"""Cost of a call that came too fast or too many at a time."""
 FIRST, LONGEST = 1.0, 600.0
 """Seconds for which one is cut off; after as many quiet ones as the longest it begins at the first again."""
 SOON = 0.02
@@ -56,25 +56,25 @@ SLOW = 2
 class _Account(NamedTuple):
     credit: float = CREDIT
     then: float = 0.0
-    """When that was so."""
+    """Time of that credit."""
     times: int = 0
     until: float = 0.0
-    """When it may come back."""
+    """Time at which it may come back."""
 
 
 class Penalties:
-    """Whose calls are not heard for a while."""
+    """Accounts of members, some of whose calls are not heard for a while."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._accounts: dict[Key, _Account] = {}  # only members have keys
 
     def wait(self, who: Key) -> float:
-        """Seconds for which it is cut off; 0: it is not."""
+        """Return the seconds for which a member is cut off; 0: it is not."""
         return max(0.0, self._accounts.get(who, _Account()).until - self._clock())
 
     def charge(self, who: Key, cost: float) -> bool:
-        """Take it from the credit; True: with this it is cut off."""
+        """Take a cost from the credit; True: with this the member is cut off."""
         now = self._clock()
         credit, then, times, until = self._accounts.get(who, _Account(then=now))
         credit = min(CREDIT, credit + EARNED * (now - then)) - cost
@@ -89,7 +89,7 @@ class Penalties:
 
 
 class Guard:
-    """The connections of one server."""
+    """Guard of the connections of one server."""
 
     def __init__(
         self,
@@ -98,15 +98,15 @@ class Guard:
         whose: Callable[[bytes], Key],
         tell: Callable[[str, Refused], None],
     ) -> None:
-        """`whose`: whose certificate (PEM) it is; `tell`: counts and logs a refusal."""
+        """`whose`: tells the owner of a certificate (PEM); `tell`: counts and logs a refusal."""
         self._limits, self._whose, self._tell = limits, whose, tell
         self._penalties = Penalties(clock)
         self._ended: dict[int, int] = {}
-        """The numbers of the servers, and how many calls each has seen the end of."""
+        """Calls that each server, by number, has seen the end of."""
         self._port = 0
         self._open: dict[int, tuple[str, Key]] = {}
         self._unfinished: Counter[str] = Counter()
-        """Addresses without a handshake: in how many looks in a row."""
+        """Looks in a row in which each address was without a handshake."""
         self._handled: Counter[str] = Counter()
         self._finished = self._missed = self._told = 0
         self._muting: set[str] = set()
@@ -117,16 +117,16 @@ class Guard:
         """Times that each member was cut off."""
 
     def status(self) -> dict[str, dict[str, int]]:
-        """Of each member: connections open, as of the last look, and closed; how often it was cut off."""
+        """Count connections open, as of the last look, and closed, and cut-offs, by member."""
         there = Counter(who for _, (who, _) in self._open.values())
         return {"open": dict(there), "closed": dict(self.closed), "cut_off": dict(self.cut_off)}
 
     def expect(self) -> set[int]:
-        """The servers of this process, before another one is made."""
+        """List the servers of this process, before another one is made."""
         return set(connections.completed())
 
     def serve(self, before: set[int], port: int) -> None:
-        """Look at the server that has come to those before, which listens there."""
+        """Guard the server that has come to those before, which listens there."""
         self._ended |= dict.fromkeys(set(connections.completed()) - before, 0)
         self._port = port
 
@@ -136,18 +136,18 @@ class Guard:
             raise Refused(Reason.ABUSE, f"{who[0]} is cut off for {wait:.0f} s more, for what it did before")
 
     def over(self, address: str) -> None:
-        """Count a call from there, which has come to its end."""
+        """Count a call from an address, which has come to its end."""
         self._finished += 1
         self._handled[address] += 1
 
     def blame(self, address: str, who: Key, reason: Reason, hasty: bool) -> None:
-        """Charge it for a call that was refused; `hasty`: because it was one too many."""
+        """Charge a member for a call that was refused; `hasty`: because it was one too many."""
         self._charge(who, HASTE if hasty else float(reason in HOSTILE))
         if self._penalties.wait(who):
             self._mute(address)
 
     def look(self) -> None:
-        """Who is there; close what is too much."""
+        """Look at who is connected; close what is too much."""
         there = connections.connected(self._port)
         now = {n: at for server in self._ended for n, at in connections.listed(server).items() if at in there}
         self._open = {
@@ -166,7 +166,7 @@ class Guard:
             connections.close(self._port, over)
 
     def _excess(self, who: Key, addresses: list[str]) -> list[str]:
-        """Which of its connections are to be closed; of one that is not heard, the others are muted."""
+        """Choose which of a member's connections to close; of one that is not heard, the others are muted."""
         most = self._limits.peer_connections
         kept, excess = addresses[-most:], addresses[:-most]
         if excess:
@@ -183,7 +183,7 @@ class Guard:
             self.cut_off[who[0]] += 1
             wait = self._penalties.wait(who)
             text = f"{who[0]} is cut off for {wait:.0f} s: too many connections, or calls that are refused"
-            log.warning("cut off", extra={"peer": who[0], "why": text, "times": self.cut_off[who[0]]})
+            log.warning("cut_off", extra={"peer": who[0], "why": text, "times": self.cut_off[who[0]]})
 
     def _mute(self, *addresses: str) -> None:
         new = set(addresses) - self._muted
@@ -206,7 +206,7 @@ class Guard:
         self._unfinished = Counter({address: self._unfinished[address] + 1 for address in addresses})
 
     def _count_missed(self) -> None:
-        """Calls that gRPC has ended by itself; only what two looks agree on, for some are on their way."""
+        """Count calls that gRPC has ended by itself; only what two looks agree on, for some are under way."""
         self._ended |= {n: calls for n, calls in connections.completed().items() if n in self._ended}
         missed = sum(self._ended.values()) - self._finished
         news, self._missed = min(missed, self._missed) - self._told, missed
