@@ -52,12 +52,12 @@ def late_bodies(seconds: float) -> None:
     async def pull(self: Any, data: bytes, context: Any) -> None:
         async with self._call("pull", context) as caller:
             answer = self._admit(codec.read_ask(data), caller)
-            letter = await self._answers.offer(caller.id)
-            answer.header.CopyFrom(codec.header(self._schema, self._terms, letter))
-            await self._write(context, answer)
+            envelope, stream = await self._handler.offer(caller.id), self._stream(context)
+            answer.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
+            await stream.write(answer)
             await asyncio.sleep(seconds)
-            for chunk in codec.chunks(self._schema, letter.message, self._limits.chunk):
-                await self._write(context, Answer(chunk=chunk))
+            for chunk in codec.chunks(self._schema, envelope.message, self._limits.chunk):
+                await stream.write(Answer(chunk=chunk))
 
     GrpcServer._pull = pull  # type: ignore[method-assign]
 

@@ -27,7 +27,6 @@ class Progress(Protocol):
 
     def stage(self, text: str) -> None:
         """Say what begins now and takes a while."""
-        ...
 
     def peers(
         self,
@@ -36,7 +35,6 @@ class Progress(Protocol):
         wrong: Sequence[str | None],
     ) -> None:
         """Show what all peers say of themselves (None: one does not answer), and what is wrong with each."""
-        ...
 
 
 @dataclass

@@ -39,6 +39,10 @@ _KNOWN = (
     x509.AuthorityKeyIdentifier,
     x509.SubjectKeyIdentifier,
 )
+_KEY_USES = (
+    "digital_signature content_commitment key_encipherment data_encipherment key_agreement "
+    "key_cert_sign crl_sign encipher_only decipher_only"
+).split()
 _UNFIT = ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound
 """Errors for a certificate that is none of ours."""
 
@@ -183,21 +187,9 @@ def leaf_usage() -> x509.KeyUsage:
     return key_usage(digital_signature=True)
 
 
-def key_usage(
-    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
-) -> x509.KeyUsage:
+def key_usage(**uses: bool) -> x509.KeyUsage:
     """Allow these uses and no other."""
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    return x509.KeyUsage(**{use: uses.get(use, False) for use in _KEY_USES})
 
 
 def verified(key: ec.EllipticCurvePublicKey, signature: bytes, data: bytes) -> bool:

@@ -18,27 +18,21 @@ class MemberDirectory(Protocol):
 
     def alive(self) -> Mapping[str, str]:
         """Return the address of each member that can be asked, without this peer itself."""
-        ...
 
     def gone(self) -> Sequence[str]:
         """List members that are dead or have left, the longest first."""
-        ...
 
     def incarnation(self, peer: str) -> int | None:
         """Return the incarnation in a member's signed record; None: it has said nothing of itself."""
-        ...
 
     async def gossip(self, sender: str, packet: bytes) -> bytes:
         """Take news about members, and give news about members."""
-        ...
 
     def refusals(self) -> Counter[str]:
         """Count the news that were not believed, by reason."""
-        ...
 
     def view(self) -> list[dict[str, Any]]:
         """Tell each member's id, address and state, for people."""
-        ...
 
 
 class GossipDirectory:

@@ -53,15 +53,12 @@ class RequestHandler(Protocol):
 
     async def offer(self, asker: str) -> ModelEnvelope:
         """Return the own model, for a peer that pulls it."""
-        ...
 
     async def deliver(self, envelope: ModelEnvelope) -> bool:
         """Take a model that was pushed. True: taken; False: seen before, no effect. Raise Refused."""
-        ...
 
     async def gossip(self, sender: str, packet: bytes) -> bytes:
         """Take news about members, and give news about members."""
-        ...
 
 
 class Transport(Protocol):
@@ -69,16 +66,12 @@ class Transport(Protocol):
 
     async def pull(self, peer: str, address: str) -> ModelEnvelope:
         """Fetch their model."""
-        ...
 
     async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
         """Send them the own model. True: taken; False: they had it."""
-        ...
 
     async def gossip(self, peer: str, address: str, packet: bytes) -> bytes:
         """Take news about members, and give news about members."""
-        ...
 
     async def close(self) -> None:
         """Close every connection."""
-        ...

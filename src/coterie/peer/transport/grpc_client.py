@@ -188,13 +188,11 @@ class GrpcTransport:
         except PeerError as error:
             outcome = self._settle(error, peer, theirs=False)
             raise
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, grpc.aio.UsageError):
             breaker.abandoned()
             if (task := asyncio.current_task()) and task.cancelling():
                 raise
-            raise Unreachable(f"the connection to {peer} was closed meanwhile") from None
-        except grpc.aio.UsageError:  # another call on this channel has timed out, which closed it
-            breaker.abandoned()
+            # Another call on this channel has timed out, which closed it.
             raise Unreachable(f"the connection to {peer} was closed meanwhile") from None
         finally:
             self._count(name, outcome)
