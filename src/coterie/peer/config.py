@@ -130,7 +130,7 @@ class Exchange(Section):
 
 
 class PeerConfig(Section):
-    """One peer."""
+    """Configuration of one peer."""
 
     address: Annotated[str, AfterValidator(_own_address)]
     """HOST:PORT at which the others reach it: what it signs and gossips."""
@@ -163,11 +163,11 @@ class PeerConfig(Section):
     """Threads that compute, at most as many as the machine has processors."""
     data: Data = Data()
     train: Train = Train(iterations=ENDLESS, personalize=0)
-    """As in an experiment; without `iterations` it learns until it is stopped."""
+    """Training as in an experiment; without `iterations` until it is stopped."""
     evaluate: Evaluate = Evaluate()
     exchange: Exchange = Exchange()
     attack: Annotated[Attackers, BeforeValidator(named)] = Attackers()
-    """As in an experiment: what it does if its `client` is among the attackers; for experiments only."""
+    """Attack as in an experiment, if its `client` is among the attackers; for experiments only."""
     rate: Annotated[float, Ge(1e-3)] | None = None
     """Iterations a second at most, on a machine that has other things to do."""
     quorum: Annotated[int, Ge(0), Le(MOST_RECORDS)] = 0
@@ -258,7 +258,7 @@ class PeerConfig(Section):
 
     @property
     def slot(self) -> int:
-        """Its own entry of the row."""
+        """Own entry of the row."""
         return self.client or 0
 
     @property

@@ -81,7 +81,7 @@ class Node:
         self._logged_at = -math.inf
         self._faults: dict[str, str] = {}
         self._duplicate: tuple[float, str] = -math.inf, ""
-        """When another process under this id was last heard of, and where it is."""
+        """Time of the last news of another process under this id, and where it is."""
         self._began = self._woke = time.monotonic()
         self._began_at = now.t if now else 0
         self._transport: Transport | None = None

@@ -1,1 +1,1 @@
-"""Who is who: names, the CA, certificates, a peer's own keys, and the proof of who answers."""
+"""Identity: names, the CA, certificates, a peer's own keys, and the proof of who answers."""

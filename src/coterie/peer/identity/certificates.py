@@ -39,10 +39,8 @@ _KNOWN = (
     x509.AuthorityKeyIdentifier,
     x509.SubjectKeyIdentifier,
 )
-_KEY_USES = (
-    "digital_signature content_commitment key_encipherment data_encipherment key_agreement "
-    "key_cert_sign crl_sign encipher_only decipher_only"
-).split()
+_KEY_USES = ["digital_signature", "content_commitment", "key_encipherment", "data_encipherment"]
+_KEY_USES += ["key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"]
 _UNFIT = ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound
 """Errors for a certificate that is none of ours."""
 

@@ -71,7 +71,7 @@ class ClientData:
 
 @dataclass(frozen=True, eq=False)
 class Client:
-    """What a client is and does not change."""
+    """Parts of a client that do not change."""
 
     task: Task
     algorithm: Algorithm
@@ -81,7 +81,7 @@ class Client:
     number: int
     """Key of its random streams."""
     slot: int
-    """Its own entry of its row of W."""
+    """Own entry of its row of W."""
     batch: int
     probe_size: int | None
     """Samples of a probe; None: all."""
@@ -126,7 +126,7 @@ class Client:
         return self.attack.offer(self.task, state, honest, self.draw_probe(t), key)
 
     def lr(self, t: int) -> float:
-        """The size of the local step at iteration t; the closing phase is the same for every method."""
+        """Compute the size of the local step at iteration t; the closing phase is the same for every method."""
         pace = 1.0 if self.schedule.closing(t) else self.algorithm.pace(t)
         return self.schedule.lr(t) * pace
 

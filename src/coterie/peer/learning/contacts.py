@@ -1,4 +1,4 @@
-"""What a peer knows of the others from dealing with them: slots in its row, newest models, how calls went.
+"""Contacts: what dealing with the others has told a peer of them (slots, newest models, how calls went).
 
 Pure bookkeeping: no clock, no network, no disk.
 """
@@ -24,13 +24,13 @@ class ContactStats:
     """Dealings with one other peer."""
 
     weight: float | None = None
-    """Its weight in the last exchange."""
+    """Weight in the last exchange."""
     heard: float | None = None
-    """When a model of it last came; the process's clock."""
+    """Time of its last model; the process's clock."""
     seconds: float | None = None
     """Seconds that a pull takes, on average; None: not known."""
     asked: float = 0.0
-    """When it was last asked for its model; the process's clock."""
+    """Time of the last pull; the process's clock."""
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def took(self, seconds: float) -> None:
@@ -49,9 +49,9 @@ class SlotChoice(NamedTuple):
 
     slot: int
     new: bool
-    """It is not this peer's yet."""
+    """True if it is not this peer's yet."""
     former: str | None
-    """Whose it was before."""
+    """Former owner."""
 
 
 class ContactBook:

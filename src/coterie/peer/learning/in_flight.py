@@ -39,7 +39,7 @@ class PullResults(NamedTuple):
     """Models that came in time for an exchange."""
 
     envelopes: dict[str, ModelEnvelope]
-    """By sender, the newest of each; also those that were late for an earlier exchange."""
+    """Newest of each, by sender; also those that were late for an earlier exchange."""
     late: list[str]
     """Members that were asked now and have not answered yet."""
     overdue: set[str]

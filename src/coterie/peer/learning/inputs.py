@@ -16,16 +16,16 @@ __all__ = ["Inputs"]
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The features, the classes and the scaling of one peer's data."""
+    """Features, classes and scaling of one peer's data."""
 
     columns: tuple[str, ...]
-    """The features' names, in the order in which the model takes them; empty: they have none."""
+    """Names of the features, in the order in which the model takes them; empty: they have none."""
     classes: tuple[str, ...]
-    """The labels' names, in the order of the model's outputs."""
+    """Names of the labels, in the order of the model's outputs."""
     transform: str
     """Treatment of the features before the model."""
     scaling: Scaling | None
-    """That of the transform "standard"."""
+    """Scaling of the transform "standard"."""
 
     @classmethod
     def of(cls, federation: Federation) -> Inputs:

@@ -1,4 +1,4 @@
-"""The thread that learns, all the time; between two steps it does what the network asks for.
+"""Thread that learns, all the time; between two steps it does what the network asks for.
 
 It alone changes the model. Others look at `now`, a value that never changes, or hand in a job.
 """
@@ -88,7 +88,7 @@ class TrainingThread:
 
     @property
     def now(self) -> Snapshot:
-        """The model at this moment."""
+        """Model at this moment."""
         return self.local_client.now
 
     @property

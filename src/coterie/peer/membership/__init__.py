@@ -1,1 +1,1 @@
-"""Who the other members are: signed records spread by gossip, or a fixed list."""
+"""Membership: signed records spread by gossip, or a fixed list."""

@@ -1,4 +1,4 @@
-"""Who the other members are, as a node asks for it: by gossip, or from a fixed list."""
+"""Directory of the other members, as a node asks for it: by gossip, or from a fixed list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GossipDirectory", "MemberDirectory", "StaticDirectory"]
 
 
 class MemberDirectory(Protocol):
-    """Who the other members are."""
+    """Directory of the other members."""
 
     def alive(self) -> Mapping[str, str]:
         """Return the address of each member that can be asked, without this peer itself."""

@@ -1,4 +1,4 @@
-"""Who is a member, where, and whether it lives: gossip as a pure state machine.
+"""Membership by gossip, as a pure state machine: who is a member, where, and whether it lives.
 
 Every period a peer signs a new version of its own record (its heartbeat) and exchanges all it knows with one
 random member: push and pull, so news reaches n members in about log n periods. A member whose version has
@@ -92,7 +92,7 @@ class Event(NamedTuple):
     id: str
     text: str
     incarnation: int | None = None
-    """The own one, if it was outbid."""
+    """Own incarnation, if it was outbid."""
 
 
 @dataclass

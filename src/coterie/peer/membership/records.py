@@ -52,11 +52,11 @@ class Record(NamedTuple):
     version: int
     """Grows while the process lives: the heartbeat."""
     left: bool
-    """The last record of a process that ended politely."""
+    """True in the last record of a process that ended politely."""
     certificate: bytes
     """DER."""
     signed: Statement = Statement()
-    """All of this, as its owner signed it."""
+    """Bytes of all of this, as its owner signed them."""
 
     def owner(self, trust: Trust) -> PeerCertificate:
         """Read the certificate inside, if our CA issued it to this peer, whenever that was; raise Refused."""

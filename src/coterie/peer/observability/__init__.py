@@ -1,1 +1,1 @@
-"""How people see a peer: log lines, the status page, and failed TLS handshakes."""
+"""Views of a peer for people: log lines, the status page, and failed TLS handshakes."""

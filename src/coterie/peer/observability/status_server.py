@@ -116,7 +116,7 @@ class StatusServer:
         self._registry.register(_Metrics(status, calls))
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[Any] | None, asyncio.StreamWriter] = {}
-        """The connections there are and who answers each, the oldest first."""
+        """Connections and who answers each, the oldest first."""
 
     async def start(self, address: str) -> str:
         """Listen at HOST:PORT, or at a free port instead of 0; return the address."""

@@ -1,1 +1,1 @@
-"""What survives a kill: the journal of everything a peer did, and its last model."""
+"""State that survives a kill: the journal of everything a peer did, and its last model."""

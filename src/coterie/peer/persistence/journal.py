@@ -220,10 +220,10 @@ class Past:
     """Former lives of a peer, as far as it must know of them: it never says or takes anything twice."""
 
     latest: float = math.inf
-    """The largest incarnation under its certificate; greater ones were of another one."""
+    """Largest incarnation under its certificate; greater ones were of another one."""
     incarnation: int = 0
     newest: dict[str, Seen] = field(default_factory=dict)
-    """The newest model that was taken from each other peer."""
+    """Newest model that was taken from each other peer."""
     damage: str | None = None
     """Place of the first damaged line, and why it cannot be used."""
 

@@ -16,16 +16,16 @@ __all__ = ["Life", "next_incarnation"]
 
 @dataclass(frozen=True)
 class Life:
-    """Where a peer goes on from."""
+    """Point from which a peer goes on."""
 
     incarnation: int
     journal: Journal
     newest: Mapping[str, Seen]
-    """The newest model that former lives took from each other peer."""
+    """Newest model that former lives took from each other peer."""
     saved: Checkpoint | None
     """None: there is no former model, it begins at the first iteration."""
     wall: float
-    """When it began, seconds since 1970."""
+    """Time of its start, seconds since 1970."""
 
     @classmethod
     def open(

@@ -32,7 +32,7 @@ class ModelEnvelope(NamedTuple):
     """One model on its way; what a transport hands over has been checked."""
 
     sender: str
-    """The peer's id from its certificate, never from the payload."""
+    """Id of the peer from its certificate, never from the payload."""
     run: str
     """Name of the run of the federation."""
     version: Version

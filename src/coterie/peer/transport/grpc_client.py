@@ -1,4 +1,4 @@
-"""The calling side: one channel to each peer, who answers checked before a model moves, typed errors.
+"""Calling side: one channel to each peer, who answers checked before a model moves, typed errors.
 
 A peer that fails again and again is left alone for a while (`circuit_breaker`); gossip goes through all the
 same, for it is how a peer that has come back is noticed, and its success closes the circuit.

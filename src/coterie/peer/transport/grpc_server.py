@@ -1,4 +1,4 @@
-"""The answering side: mutual TLS, the caller's id from its certificate alone, caps and timers on everything.
+"""Answering side: mutual TLS, the caller's id from its certificate alone, caps and timers on everything.
 
 A call passes, in this order: handshake (certificate of our CA), name and validity and deny list, caps of
 the caller, size, terms; only then does a model move, and only a whole and sound one reaches the node.

@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """The tensors of a message, in the order in which they travel.
+    """Tensors of a message, in the order in which they travel.
 
     >>> schema = Schema.of({"w": torch.zeros(2, 3), "b": torch.zeros(2)})
     >>> [str(entry) for entry in schema.entries], schema.bytes
