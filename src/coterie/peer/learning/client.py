@@ -126,7 +126,7 @@ class Client:
         return self.attack.offer(self.task, state, honest, self.draw_probe(t), key)
 
     def lr(self, t: int) -> float:
-        """Compute the size of the local step at iteration t; the closing phase is the same for every method."""
+        """Compute the local step size at iteration t; the closing phase is the same for every method."""
         pace = 1.0 if self.schedule.closing(t) else self.algorithm.pace(t)
         return self.schedule.lr(t) * pace
 

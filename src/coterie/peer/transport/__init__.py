@@ -1,1 +1,1 @@
-"""Transport of models and gossip: protocols, wire format, gRPC with mutual TLS, an in-memory double, limits."""
+"""Transport of models and gossip: protocols, wire format, gRPC with mutual TLS, in-memory double, limits."""
