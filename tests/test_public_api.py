@@ -13,7 +13,7 @@ from coterie.core.registry import KINDS, describe, known, options
 OTHERS = {
     "coterie.engine.network.kernels.convolution",
     "coterie.engine.network.kernels.perceptron",
-    "coterie.peer.wire_pb2",
+    "coterie.peer.transport.wire_pb2",
 }
 """Need Triton, which comes with GPUs; is made by a program."""
 MODULES = [

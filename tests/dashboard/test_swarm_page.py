@@ -14,10 +14,11 @@ import pytest
 
 from coterie.dashboard.live import SwarmSource
 from coterie.dashboard.sources import SWARM_PAGE, RunIndex
-from coterie.peer import journal, watch
+from coterie.peer.observability import status_client
+from coterie.peer.persistence import journal
 from tests.dashboard.conftest import Open, serving
 from tests.dashboard.impostor import EVIL, impostor, page, said
-from tests.swarm.hatched import hatched
+from tests.swarm.running_swarm import running_swarm
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -37,11 +38,11 @@ def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
         live.wait_for_selector(
             "main .problem:has-text('none of the 4 peers answers: it has not been started')"
         )
-        with hatched(tmp_path, "KD-PDFL", rate=6) as peers:
+        with running_swarm(tmp_path, "KD-PDFL", rate=6) as peers:
             _all_are_alive(live, peers)
             _a_mix_is_that_of_the_journal(live, tmp_path)
             _a_peer_is_chosen_and_the_focus_stays(live)
-            address = watch.status_address(str(states[0]))
+            address = status_client.status_address(str(states[0]))
             with closing(SwarmSource([address])) as one, serving(RunIndex(tmp_path, one)) as other:
                 through = window(other.address + SWARM_PAGE)
                 through.wait_for_selector(".headline :text('seen through 1 peer')")

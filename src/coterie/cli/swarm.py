@@ -1,4 +1,4 @@
-"""`coterie swarm`: real peers on this machine, in one command."""
+"""`coterie swarm`: run real peers on this machine, in one command."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def swarm(
 
 @contextlib.contextmanager
 def _page(folder: Path, peers: int, port: int) -> Iterator[Thread]:
-    """The live page over the peers that are about to start, and over their results."""
+    """Serve the live page over the peers that are about to start, and over their results."""
     from coterie.dashboard.app import prepare
     from coterie.dashboard.live import SwarmSource
     from coterie.dashboard.sources import SWARM_PAGE, RunIndex

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import CoterieError
-from coterie.peer import watch
 from coterie.peer.errors import Unreachable
+from coterie.peer.observability import status_client
 
 __all__ = ["MOST", "Event", "JournalTail", "PeerMonitor", "Status", "diff_statuses", "fetch_status"]
 
@@ -47,7 +47,7 @@ def fetch_status(where: str | Path) -> dict[str, Any]:
     """Ask the peer at a status address, or with this state folder, for its status."""
     if isinstance(where, Path) and not where.is_dir():
         raise Unreachable(f"it has not been started yet: there is no folder {where}")
-    return watch.status(str(where))
+    return status_client.status(str(where))
 
 
 class PeerMonitor:
