@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,17 @@ import pytest
 from coterie.algorithms.kd_pdfl import KDPDFL
 from coterie.core import registry
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.registry import KINDS, build, describe, find, known, register
+from coterie.core.registry import (
+    KINDS,
+    build,
+    describe,
+    find,
+    import_packages,
+    known,
+    listed,
+    package_of,
+    register,
+)
 from coterie.distances.wasserstein1 import wasserstein1
 
 
@@ -184,3 +196,74 @@ def test_describe_takes_the_first_line() -> None:
         """
 
     assert describe(Described) == "First."
+
+
+Install = Callable[[str, str], None]
+PLUGIN = """
+from coterie import register
+
+@register("distance", "{name}")
+def {name}(p, q):
+    '''Distance of a package.'''
+    return (p - q).abs().sum(dim=-1)
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, plugins: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install a package of one module that names it by an entry point."""
+    names = []
+
+    def forget() -> None:
+        registry._packages.cache_clear()
+        import_packages.cache_clear()
+
+    def install(module: str, source: str) -> None:
+        (tmp_path / f"{module}.py").write_text(source)
+        info = tmp_path / f"{module}-1.2.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[coterie.plugins]\nany = {module}\n")
+        names.append(module)
+        forget()
+
+    monkeypatch.syspath_prepend(tmp_path)
+    yield install
+    for name in names:
+        sys.modules.pop(name, None)
+    forget()
+
+
+def test_an_installed_package_registers_plugins(install: Install) -> None:
+    install("cityblock", PLUGIN.format(name="city_block"))
+    found = find("distance", "City-Block")
+    assert package_of(found) == "cityblock 1.2"
+    assert package_of(find("distance", "cosine")) is None
+    assert listed("distance")["city_block"] == "Distance of a package. (cityblock 1.2)"
+    assert "(" not in listed("distance")["wasserstein1"].replace("(eq. 3)", "")
+    assert import_packages() == ()
+
+
+def test_a_package_that_cannot_be_imported_is_named_and_the_others_go_on(install: Install) -> None:
+    install("broken_package", "import coterie\n\ncoterie.no_such_thing\n")
+    install("cityblock", PLUGIN.format(name="city_block"))
+    assert find("distance", "city_block").__module__ == "cityblock"
+    (error,) = import_packages()
+    assert error.startswith("plugins of the package broken_package 1.2 are missing: module 'broken_package'")
+    assert error.endswith("broken_package.py, line 3)")
+    with pytest.raises(UnknownNameError, match=r"known: city_block, .* Note: plugins of the package broken"):
+        find("distance", "manhattan")
+
+
+def test_a_package_does_not_take_a_name_that_coterie_has(install: Install) -> None:
+    install("impostor", PLUGIN.format(name="cosine"))
+    assert find("distance", "cosine").__module__.startswith("coterie.")
+    assert import_packages() == (
+        "plugins of the package impostor 1.2 are missing: two distances are called 'cosine': "
+        f"{find('distance', 'cosine').__module__}.cosine and impostor.cosine",
+    )
+
+
+def test_nothing_is_imported_where_no_package_brings_plugins() -> None:
+    assert registry._packages() == {}
+    assert import_packages() == ()

@@ -3,7 +3,8 @@
 A plugin of a kind lives in the folder of that kind (`coterie/algorithms/kd_pdfl.py`) and registers
 itself. Names are compared without case, blanks, dashes and underscores, so `kd_pdfl` finds
 `KD-PDFL`. A name with a colon, `"pkg.mod:Name"`, is imported from the user's own code, which may lie
-beside the settings (`coterie.core.home`).
+beside the settings (`coterie.core.home`). Installed packages name modules that register plugins by entry
+points of the group `coterie.plugins`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
@@ -41,11 +43,13 @@ __all__ = [
     "explain",
     "find",
     "folded",
+    "import_packages",
     "kind_of",
     "known",
     "listed",
     "options",
     "own_code",
+    "package_of",
     "register",
     "told",
 ]
@@ -62,6 +66,9 @@ KINDS = {
     "model": "models",
 }
 """Each kind of plugin and the folder its files live in."""
+
+ENTRY_POINTS = "coterie.plugins"
+"""Group of entry points: modules of installed packages that register plugins on being imported."""
 
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Where the user need not look for a mistake, unless the plugin lies there ..."""
@@ -93,8 +100,9 @@ def register(kind: str, name: str) -> Callable[[T], T]:
 
 
 def known(kind: str) -> dict[str, Any]:
-    """All plugins of a kind by name; imports the kind's folder on first use."""
+    """All plugins of a kind by name; imports the kind's folder, and installed packages', on first use."""
     _import_folder(KINDS[kind])
+    import_packages()
     return dict(sorted(_plugins[kind].items(), key=lambda item: item[0].lower()))
 
 
@@ -105,6 +113,37 @@ def _import_folder(folder: str) -> None:
         importlib.import_module(f"{package.__name__}.{module.name}")
 
 
+@functools.cache
+def _packages() -> dict[str, str]:
+    """Name and version of the package behind each module that an entry point names."""
+    return {
+        point.value.partition(":")[0].strip(): f"{point.dist.name} {point.dist.version}"
+        for point in entry_points(group=ENTRY_POINTS)
+        if point.dist
+    }
+
+
+@functools.cache
+def import_packages() -> tuple[str, ...]:
+    """Import what installed packages register; a sentence for each module that fails, the others are there."""
+    for folder in KINDS.values() if _packages() else ():  # so that of two equal names ours is the first
+        _import_folder(folder)
+    errors = []
+    for module, package in _packages().items():
+        try:
+            with own_code(f"module {module!r} cannot be imported"):
+                importlib.import_module(module)
+        except CoterieError as error:
+            errors.append(f"plugins of the package {package} are missing: {error}")
+    return tuple(errors)
+
+
+def package_of(plugin: Any) -> str | None:
+    """Name and version of the installed package that brings a plugin; None: coterie, or the user's own."""
+    root = plugin.__module__.partition(".")[0]
+    return next((name for module, name in _packages().items() if module.partition(".")[0] == root), None)
+
+
 def find(kind: str, name: str) -> Any:
     """The plugin called `name`, or the object `"pkg.mod:Name"` names."""
     if ":" in name:
@@ -113,7 +152,7 @@ def find(kind: str, name: str) -> Any:
     for candidate, plugin in plugins.items():
         if folded(name) in (folded(candidate), folded(plugin.__name__)):
             return plugin
-    raise UnknownNameError(kind, name, plugins)
+    raise UnknownNameError(kind, name, plugins, import_packages())
 
 
 def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
@@ -155,7 +194,10 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
 
 
 def listed(kind: str) -> dict[str, str]:
-    """The name of each plugin of a kind and its first line, read from the files: torch loads for seconds."""
+    """The name of each plugin of a kind and its first line, read from the files: torch loads for seconds.
+
+    Plugins of installed packages, if there are any, are imported.
+    """
     found = {}
     for file in (Path(__file__).parents[1] / KINDS[kind]).glob("*.py"):
         for node in ast.parse(file.read_text("utf-8")).body:
@@ -163,6 +205,9 @@ def listed(kind: str) -> dict[str, str]:
                 match call:
                     case ast.Call(func=ast.Name(id="register"), args=[_, ast.Constant(value=str(name))]):
                         found[name] = (ast.get_docstring(node) or "").partition("\n")[0]  # type: ignore[arg-type]
+    for name, plugin in known(kind).items() if _packages() else ():
+        if package := package_of(plugin):
+            found[name] = f"{describe(plugin)} ({package})"
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
