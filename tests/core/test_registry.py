@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from coterie.core.registry import (
     register,
 )
 from coterie.distances.wasserstein1 import wasserstein1
+from tests.conftest import Install
 
 
 @pytest.fixture
@@ -198,7 +197,6 @@ def test_describe_takes_the_first_line() -> None:
     assert describe(Described) == "First."
 
 
-Install = Callable[[str, str], None]
 PLUGIN = """
 from coterie import register
 
@@ -207,31 +205,6 @@ def {name}(p, q):
     '''Distance of a package.'''
     return (p - q).abs().sum(dim=-1)
 """
-
-
-@pytest.fixture
-def install(tmp_path: Path, plugins: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Install a package of one module that names it by an entry point."""
-    names = []
-
-    def forget() -> None:
-        registry._packages.cache_clear()
-        import_packages.cache_clear()
-
-    def install(module: str, source: str) -> None:
-        (tmp_path / f"{module}.py").write_text(source)
-        info = tmp_path / f"{module}-1.2.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.2\n")
-        (info / "entry_points.txt").write_text(f"[coterie.plugins]\nany = {module}\n")
-        names.append(module)
-        forget()
-
-    monkeypatch.syspath_prepend(tmp_path)
-    yield install
-    for name in names:
-        sys.modules.pop(name, None)
-    forget()
 
 
 def test_an_installed_package_registers_plugins(install: Install) -> None:

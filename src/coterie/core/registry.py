@@ -125,7 +125,7 @@ def _packages() -> dict[str, str]:
 
 @functools.cache
 def import_packages() -> tuple[str, ...]:
-    """Import what installed packages register; a sentence for each module that fails, the others are there."""
+    """Import what installed packages register; give a sentence for each module that cannot be imported."""
     for folder in KINDS.values() if _packages() else ():  # so that of two equal names ours is the first
         _import_folder(folder)
     errors = []
