@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from coterie.runs import Run
     from coterie.simulation import run
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Algorithm",
     "Batch",
