@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from coterie.datasets._catalogue import CATALOGUE
+from coterie.plugins.datasets._catalogue import CATALOGUE
 from tests.cli.conftest import Command
-from tests.datasets.test_emnist import put
 from tests.download.server import Server, page, rest, serving
 from tests.download.test_fetch import FILES, entry, zipped
+from tests.plugins.datasets.test_emnist import put
 
 KAGGLE = "https://www.kaggle.com/datasets/fanbyprinciple/iot-device-identification"
 

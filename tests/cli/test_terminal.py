@@ -240,7 +240,7 @@ IMPATIENT = """
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from coterie.algorithms.fedavg import FedAvg
+from coterie.plugins.algorithms.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Impatient(FedAvg):

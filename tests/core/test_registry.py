@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from coterie.algorithms.kd_pdfl import KDPDFL
 from coterie.core import registry
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import (
@@ -22,7 +21,8 @@ from coterie.core.registry import (
     package_of,
     register,
 )
-from coterie.distances.wasserstein1 import wasserstein1
+from coterie.plugins.algorithms.kd_pdfl import KDPDFL
+from coterie.plugins.distances.wasserstein1 import wasserstein1
 from tests.conftest import Install
 
 

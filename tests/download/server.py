@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
-from coterie.datasets._catalogue import Archive
+from coterie.plugins.datasets._catalogue import Archive
 
 Answer: TypeAlias = "Callable[[Handler], None]"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coterie.core.errors import DataError
-from coterie.datasets._catalogue import CATALOGUE, Entry, File
 from coterie.download.fetch import fetch
+from coterie.plugins.datasets._catalogue import CATALOGUE, Entry, File
 from tests.download.server import Server, page, rest, serving
 from tests.download.watching import Told
 

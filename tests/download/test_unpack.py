@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from coterie.core.errors import DataError
-from coterie.datasets._catalogue import File
 from coterie.download.unpack import MOST, unpack
+from coterie.plugins.datasets._catalogue import File
 
 BODY = b"real data" * 100
 KNOWN = File("a.gz", len(BODY), hashlib.sha256(BODY).hexdigest())

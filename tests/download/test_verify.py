@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.datasets._catalogue import CATALOGUE, File
 from coterie.download.verify import digest, flaw
+from coterie.plugins.datasets._catalogue import CATALOGUE, File
 
 KNOWN = File("x", 3, hashlib.sha256(b"abc").hexdigest())
 

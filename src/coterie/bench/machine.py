@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from coterie.bench.work import Work, network
 from coterie.runs.environment import environment
-from coterie.runs.files import MARK
+from coterie.storage.files import MARK
 
 __all__ = ["Limit", "flops", "limit", "machine", "synchronize", "traffic"]
 

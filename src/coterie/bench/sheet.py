@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie.runs.files import MARK
+from coterie.storage.files import MARK
 from coterie.terminal import Table
 
 __all__ = ["Sheet", "header", "markdown", "sheet", "terminal"]

@@ -184,7 +184,7 @@ def _numbers(work: str, clients: str | None, default: Numbers) -> dict[str, Sequ
 def _writable(out: Path | None) -> None:
     """Found out before minutes are spent."""
     from coterie.core.errors import ConfigError
-    from coterie.runs.files import explained, refuse_foreign
+    from coterie.storage.files import explained, refuse_foreign
 
     if out is None:
         return
@@ -198,7 +198,7 @@ def _writable(out: Path | None) -> None:
 def _write(result: Mapping[str, Any], out: Path | None) -> list[Path]:
     from coterie.bench.pictures import picture
     from coterie.bench.sheet import markdown
-    from coterie.runs.files import encode, publish
+    from coterie.storage.files import encode, publish
 
     if out is None:
         return []

@@ -15,8 +15,8 @@ from coterie.cli.options import Json
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from coterie.datasets._catalogue import Entry
     from coterie.download.http import Watch
+    from coterie.plugins.datasets._catalogue import Entry
 
 __all__ = ["data"]
 
@@ -49,7 +49,7 @@ def ls(root: Root = None, as_json: Json = False) -> None:
     import json
 
     from coterie import terminal
-    from coterie.datasets._catalogue import CATALOGUE
+    from coterie.plugins.datasets._catalogue import CATALOGUE
 
     found: dict[str, dict[str, Any]] = {
         entry.name: {
@@ -125,7 +125,7 @@ def verify(name: Name, root: Root = None) -> None:
 
 def _entry(name: str) -> Entry:
     from coterie.core.errors import UnknownNameError
-    from coterie.datasets._catalogue import CATALOGUE
+    from coterie.plugins.datasets._catalogue import CATALOGUE
 
     known = {**CATALOGUE, "emnist": CATALOGUE["emnist-balanced"]}
     if name.lower() not in known:

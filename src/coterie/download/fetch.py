@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from coterie.core.errors import DataError
-from coterie.datasets._catalogue import Entry
 from coterie.download.http import NetworkError, Pause, Watch, download
 from coterie.download.unpack import unpack
 from coterie.download.verify import digest, flaw
+from coterie.plugins.datasets._catalogue import Entry
 
 __all__ = ["fetch"]
 

@@ -14,9 +14,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from coterie.core.errors import DataError
-from coterie.datasets._catalogue import Archive
 from coterie.download.files import writing
 from coterie.download.verify import digest
+from coterie.plugins.datasets._catalogue import Archive
 
 __all__ = ["NetworkError", "Pause", "Watch", "download"]
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from coterie.core.errors import DataError
-from coterie.datasets._catalogue import File
-from coterie.datasets._files import reading
 from coterie.download.files import writing
 from coterie.download.verify import flaw
+from coterie.plugins.datasets._catalogue import File
+from coterie.plugins.datasets._files import reading
 
 __all__ = ["unpack"]
 

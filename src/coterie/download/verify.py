@@ -6,8 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from coterie.datasets._catalogue import File
-from coterie.datasets._files import reading
+from coterie.plugins.datasets._catalogue import File
+from coterie.plugins.datasets._files import reading
 
 __all__ = ["digest", "flaw"]
 

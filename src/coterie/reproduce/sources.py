@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coterie.core.errors import DataError
-from coterie.datasets._catalogue import CATALOGUE, HOME
+from coterie.plugins.datasets._catalogue import CATALOGUE, HOME
 
 __all__ = ["Source", "missing", "source"]
 
