@@ -100,7 +100,7 @@ def register(kind: str, name: str) -> Callable[[T], T]:
 
 
 def known(kind: str) -> dict[str, Any]:
-    """All plugins of a kind by name; imports the kind's folder, and installed packages', on first use."""
+    """Collect all plugins of a kind by name; import its folder, and installed packages, on first use."""
     _import_folder(KINDS[kind])
     import_packages()
     return dict(sorted(_plugins[kind].items(), key=lambda item: item[0].lower()))
@@ -115,7 +115,7 @@ def _import_folder(folder: str) -> None:
 
 @functools.cache
 def _packages() -> dict[str, str]:
-    """Name and version of the package behind each module that an entry point names."""
+    """Name the package and version behind each module of an entry point."""
     return {
         point.value.partition(":")[0].strip(): f"{point.dist.name} {point.dist.version}"
         for point in entry_points(group=ENTRY_POINTS)
@@ -139,13 +139,13 @@ def import_packages() -> tuple[str, ...]:
 
 
 def package_of(plugin: Any) -> str | None:
-    """Name and version of the installed package that brings a plugin; None: coterie, or the user's own."""
+    """Name the installed package and version that brings a plugin; None: coterie, or the user's own code."""
     root = plugin.__module__.partition(".")[0]
     return next((name for module, name in _packages().items() if module.partition(".")[0] == root), None)
 
 
 def find(kind: str, name: str) -> Any:
-    """The plugin called `name`, or the object `"pkg.mod:Name"` names."""
+    """Find the plugin called `name`, or import the object that `"pkg.mod:Name"` names."""
     if ":" in name:
         return _imported(kind, name)
     plugins = known(kind)
@@ -156,7 +156,7 @@ def find(kind: str, name: str) -> Any:
 
 
 def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
-    """The plugin's frozen dataclass with validated options; errors carry the path of the key.
+    """Make the plugin's frozen dataclass with validated options; errors carry the path of the key.
 
     A plain function from the user's own code is taken too, and as a model an `nn.Module` class, with the
     options bound.
@@ -194,7 +194,7 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
 
 
 def listed(kind: str) -> dict[str, str]:
-    """The name of each plugin of a kind and its first line, read from the files: torch loads for seconds.
+    """Read the name and first line of each plugin of a kind from the files: torch loads for seconds.
 
     Plugins of installed packages, if there are any, are imported.
     """
@@ -212,7 +212,7 @@ def listed(kind: str) -> dict[str, str]:
 
 
 def describe(plugin: Any) -> str:
-    """The first line of a plugin's docstring."""
+    """Take the first line of a plugin's docstring."""
     return (plugin.__doc__ or "").strip().partition("\n")[0]
 
 
@@ -227,7 +227,7 @@ class Option(NamedTuple):
 
 
 def options(plugin: Any) -> list[Option]:
-    """A plugin's options with their defaults, their values and the docstrings below them."""
+    """List a plugin's options with their defaults, their values and the docstrings below them."""
     values = {name: allowed(hint) for name, hint in _hints(plugin).items()}
     if not dataclasses.is_dataclass(plugin):
         found = inspect.signature(plugin).parameters.values()
@@ -248,7 +248,7 @@ def options(plugin: Any) -> list[Option]:
 
 
 def explain(error: ValidationError, where: str = "", values: Any = None) -> str:
-    """A pydantic error as one sentence: each key's path, what was expected, what was got.
+    """Put a pydantic error into one sentence: each key's path, what was expected, what was got.
 
     `values` is what was validated: parts of a path that are not in it name branches of a union.
     """
@@ -279,7 +279,7 @@ _WORDS = {
 
 
 def _in_words(item: Any) -> str:
-    """One error of pydantic's, of which a second clause says how it tried to read the input."""
+    """Reword one error of pydantic's, whose second clause says how pydantic tried to read the input."""
     kind = item["type"].removesuffix("_type").removesuffix("_parsing")
     if kind in _WORDS:
         return _WORDS[kind].format(**item.get("ctx", {}))
@@ -300,7 +300,7 @@ def _got(item: Any) -> str:
 
 @contextmanager
 def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None]:
-    """What the user's own code raises in here becomes an error of ours: `what`, why, and where."""
+    """Turn what the user's own code raises in here into an error of ours: `what`, why, and where."""
     try:
         yield
     except CoterieError:
@@ -312,7 +312,7 @@ def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None
 
 
 def kind_of(given: object) -> str:
-    """What the user's own code gave, for people: `float32 of shape [4, 1]`, or the name of its type."""
+    """Describe a value of the user's own code: `float32 of shape [4, 1]`, or the name of its type."""
     from torch import Tensor
 
     if not isinstance(given, Tensor):
@@ -344,7 +344,7 @@ def _brief(text: str) -> str:
 
 
 def _written(loc: tuple[int | str, ...], values: Any) -> list[str]:
-    """The parts of a path that the user wrote."""
+    """Keep the parts of a path that the user wrote."""
     path = []
     for part in loc:
         keys = range(len(values)) if isinstance(values, list | tuple) else values
@@ -362,7 +362,7 @@ def _hints(plugin: Any) -> dict[str, Any]:
 
 
 def _docstrings(plugin: Any) -> dict[str, str]:
-    """The string literal below each annotated field, of the class and of those it inherits from."""
+    """Collect the string literal below each annotated field, of the class and of those it inherits from."""
     found: dict[str, str] = {}
     for cls in reversed(plugin.__mro__[:-1]):
         try:
@@ -405,7 +405,7 @@ def _imported(kind: str, name: str) -> Any:
 
 
 def folded(name: str) -> str:
-    """What is compared of a name."""
+    """Reduce a name to what is compared of it."""
     plain = "".join(c for c in name.lower() if c not in " -_")
     return plain.removesuffix("partitioner")
 
