@@ -54,6 +54,15 @@ def test_every_path_that_a_plan_names_is_there(page: Path) -> None:
     assert [p for p in paths if not any((root / p).exists() for root in (SOURCE, ROOT, DOCS))] == []
 
 
+@pytest.mark.parametrize("page", PLANS, ids=page_id)
+def test_every_class_that_a_plan_names_is_there(page: Path) -> None:
+    source = "\n".join(file.read_text("utf-8") for file in SOURCE.rglob("*.py"))
+    words = set(re.findall(r"\w+", source))
+    named = re.findall(r"`([A-Z][a-z]\w+(?:\.\w+)*)[`(:]", prose(page))
+    ours = {name for name in named if not name.startswith(("Hello", "Pull", "Push", "Gossip"))}
+    assert [name for name in ours if not set(name.split(".")) <= words] == []
+
+
 def block(title: str) -> list[str]:
     """The lines of the first block of code after a heading or sentence."""
     found = re.search(r"```\n(.*?)```", ARCHITECTURE.partition(title)[2], re.DOTALL)
