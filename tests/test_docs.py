@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from coterie.peer.errors import Reason
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "coterie"
 DOCS = ROOT / "docs"
@@ -59,8 +61,7 @@ def test_every_class_that_a_plan_names_is_there(page: Path) -> None:
     source = "\n".join(file.read_text("utf-8") for file in SOURCE.rglob("*.py"))
     words = set(re.findall(r"\w+", source))
     named = re.findall(r"`([A-Z][a-z]\w+(?:\.\w+)*)[`(:]", prose(page))
-    ours = {name for name in named if not name.startswith(("Hello", "Pull", "Push", "Gossip"))}
-    assert [name for name in ours if not set(name.split(".")) <= words] == []
+    assert [name for name in named if not set(name.split(".")) <= words] == []
 
 
 def block(title: str) -> list[str]:
@@ -87,6 +88,13 @@ def test_the_layers_of_the_plan_are_those_that_are_enforced() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     contract = settings["tool"]["importlinter"]["contracts"][0]
     assert block("Imports go one way") == [layer.replace("coterie.", "") for layer in contract["layers"]]
+
+
+def test_the_reasons_on_the_way_of_a_model_are_reasons() -> None:
+    way = ARCHITECTURE.partition("## The life of a model")[2].partition("## ")[0]
+    rows = re.findall(r"^\| \d+ \|.*\| ([a-z, ]*)\|$", way, re.MULTILINE)
+    assert len(rows) == 12
+    assert {word for row in rows for word in row.replace(",", " ").split()} <= set(Reason)
 
 
 def test_the_plan_answers_what_a_stranger_asks() -> None:
@@ -142,7 +150,7 @@ def test_the_index_of_decisions_has_every_decision_by_its_title() -> None:
     folder = DOCS / "decisions"
     rows = [
         f"| [{title[:3]}]({page.name}) | {title[4:]} |"
-        for page in sorted(folder.glob("[0-9]*.md"))
+        for page in sorted({*folder.glob("*.md")} - {folder / "README.md"})
         for title in [page.read_text("utf-8").partition("\n")[0].removeprefix("# ")]
     ]
     assert [row for row in (folder / "README.md").read_text("utf-8").splitlines() if row[:3] == "| ["] == rows
