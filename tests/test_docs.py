@@ -58,8 +58,7 @@ def test_every_path_that_a_plan_names_is_there(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PLANS, ids=page_id)
 def test_every_class_that_a_plan_names_is_there(page: Path) -> None:
-    source = "\n".join(file.read_text("utf-8") for file in SOURCE.rglob("*.py"))
-    words = set(re.findall(r"\w+", source))
+    words = {word for file in SOURCE.rglob("*.py") for word in re.findall(r"\w+", file.read_text("utf-8"))}
     named = re.findall(r"`([A-Z][a-z]\w+(?:\.\w+)*)[`(:]", prose(page))
     assert [name for name in named if not set(name.split(".")) <= words] == []
 
