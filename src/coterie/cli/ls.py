@@ -61,6 +61,10 @@ def ls(
 
 
 def _all(folders: Sequence[str], as_json: bool) -> None:
+    from coterie.core.registry import import_packages
+
+    for error in import_packages():
+        typer.echo(error, err=True)
     if as_json:
         typer.echo(json.dumps({folder: _found(folder) for folder in folders}, indent=2))
         return
@@ -132,15 +136,16 @@ def _preset(name: str, as_json: bool) -> None:
 
 
 def _options(kind: str, name: str, as_json: bool) -> None:
-    from coterie.core.registry import describe, options
+    from coterie.core.registry import describe, options, package_of
 
     plugin = _plugin(kind, name)
     found = [] if kind == "distance" else options(plugin)  # what it compares is no option
+    package = package_of(plugin)
     if as_json:
         facts = {"kind": kind, "about": describe(plugin), "options": [o._asdict() for o in found]}
-        typer.echo(json.dumps(facts, indent=2))
+        typer.echo(json.dumps(facts | ({"package": package} if package else {}), indent=2))
         return
-    _print(("", ""), [(kind, describe(plugin))])
+    _print(("", ""), [(kind, describe(plugin)), *([("package", package)] if package else [])])
     if found:
         _print(("option", "default", "values", "meaning"), found)
     else:

@@ -1,4 +1,4 @@
-"""The status of a peer as a table."""
+"""Table of a peer's status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLES = {
 
 
 def table(status: Mapping[str, Any]) -> RenderableType:
-    """Members with weight and last exchange, and a summary above them."""
+    """Draw the members with weight and last exchange, and a summary above them."""
     evaluated = status["evaluated"]
     connections = status.get("connections", {"open": {}})
     count = sum(connections["open"].values())
@@ -74,5 +74,5 @@ def table(status: Mapping[str, Any]) -> RenderableType:
 
 
 def percent(share: float | None) -> str:
-    """87.5 %, or a dash."""
+    """Write a share as 87.5 %, or a dash."""
     return "–" if share is None else f"{share:.1%}"

@@ -52,7 +52,7 @@ def replay(
             str(one.lives),
             str(one.t),
             str(one.steps),
-            str(one.wakes),
+            str(one.mixes),
             str(one.adoptions),
             *(("never saved", "–") if one.version is None else (f"{one.model:.0e}", f"{one.graph:.0e}")),
             tables.Cell("yes", colour="green") if one.agrees else tables.Cell("no", colour="bold red"),
@@ -60,13 +60,13 @@ def replay(
         for one in found
     ]
     table = tables.Table(
-        ("peer", "lives", "t", "steps", "wakes", "adopted", "model", "graph", "agrees"),
+        ("peer", "lives", "t", "steps", "mixed", "adopted", "model", "graph", "agrees"),
         rows,
         title="replay",
         note=f"model and graph: the largest difference between what a peer saved and what the simulator "
         f"computes; at most {found[0].tolerance:g} of the larger number (or of one) is agreement",
         words=("peer",),
-        spare=("wakes", "adopted", "lives", "steps"),
+        spare=("mixed", "adopted", "lives", "steps"),
     )
     console.print(table)
     if all(one.agrees for one in found):

@@ -1,4 +1,4 @@
-"""`coterie swarm`: real peers on this machine, in one command."""
+"""`coterie swarm`: run real peers on this machine, in one command."""
 
 from __future__ import annotations
 
@@ -103,13 +103,14 @@ def swarm(
 
 @contextlib.contextmanager
 def _page(folder: Path, peers: int, port: int) -> Iterator[Thread]:
-    """The live page over the peers that are about to start, and over their results."""
-    from coterie.dashboard.server import prepare
-    from coterie.dashboard.swarm_shelf import SwarmShelf
+    """Serve the live page over the peers that are about to start, and over their results."""
+    from coterie.dashboard.app import prepare
+    from coterie.dashboard.live import SwarmSource
+    from coterie.dashboard.sources import SWARM_PAGE, RunIndex
     from coterie.swarm.plan import states
 
-    with contextlib.closing(SwarmShelf(states(folder, peers), folder, run=folder.resolve().name)) as shelf:
-        served = prepare(shelf, port=port)
-        typer.echo(f"dashboard  {served.address}{shelf.page}")
+    with contextlib.closing(SwarmSource(states(folder, peers), run=folder.resolve().name)) as swarm:
+        served = prepare(RunIndex(folder, swarm), port=port)
+        typer.echo(f"dashboard  {served.address}{SWARM_PAGE}")
         with served.meanwhile() as thread:
             yield thread

@@ -20,7 +20,7 @@ from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
 from coterie.engine.execution import Stacked
 from coterie.engine.feed import Feed
 from coterie.engine.stack import Group
-from coterie.peer.learner import Client
+from coterie.peer.learning.client import Client
 
 __all__ = ["Received", "Twin"]
 
@@ -42,7 +42,9 @@ class Twin:
         """`at`: its place among the federation's clients."""
         self.client, self.at = client, slice(at, at + 1)
         self.task, self.algorithm = client.task, client.algorithm
-        feed = Feed.of([federation], [client.seed], client.probe or "all", torch.device("cpu"), client.dtype)
+        feed = Feed.of(
+            [federation], [client.seed], client.probe_size or "all", torch.device("cpu"), client.dtype
+        )
         self.feed = dataclasses.replace(feed, client=torch.full_like(feed.client, client.number))
         self.group = Group(self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool))
         self.execution = Stacked(self.task)
@@ -79,15 +81,15 @@ class Twin:
             offered = vmap(lambda *given: attack.offer(self.task, *given))(state, offered, probe, key)
         return offered
 
-    def wake(self, t: int, heard: Sequence[Received]) -> Info:
+    def mix(self, t: int, heard: Sequence[Received]) -> Info:
         """As a star."""
         return self._exchange(wake, t, heard)
 
-    def receive(self, t: int, heard: Received) -> Info:
+    def adopt(self, t: int, heard: Received) -> Info:
         """As a neighbour."""
         return self._exchange(receive, t, [heard])
 
-    def forget(self, slot: int) -> None:
+    def reset_slot(self, slot: int) -> None:
         """An entry of the row as it was at the start."""
         at, fresh = torch.tensor([slot]), self.first().rows
         rows = {k: v.index_copy(1, at, fresh[k][:, slot, None]) for k, v in self.state.rows.items()}

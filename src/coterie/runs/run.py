@@ -212,6 +212,6 @@ class Run:
 
     def plot(self, folder: str | Path | None = None) -> list[Path]:
         """Draw all pictures, by default into `plots/` of the run folder."""
-        from coterie.runs.plots import draw
+        from coterie.runs.plots.pictures import draw
 
         return draw(self, Path(folder) if folder else self.path / "plots")

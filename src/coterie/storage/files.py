@@ -19,11 +19,13 @@ from coterie.core.errors import RunError
 from coterie.storage.atomic import atomic_write
 
 __all__ = [
+    "DAMAGE",
     "MARK",
     "append",
     "encode",
     "explained",
     "file_names",
+    "finite",
     "open_folder",
     "publish",
     "read_json",
@@ -33,6 +35,8 @@ __all__ = [
     "replace",
 ]
 
+DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+"""Errors of code that meets sound JSON of another shape than it should have."""
 MARK = "written-by-coterie"
 """Mark in every file that `publish` may replace."""
 
@@ -111,7 +115,7 @@ def encode(value: Any, indent: int | None = None) -> bytes:
     try:
         text = json.dumps(value, allow_nan=False, default=_listed, indent=indent)
     except ValueError:  # something is not finite: rare, so the slow way round only then
-        text = json.dumps(_finite(value), indent=indent)
+        text = json.dumps(finite(value), indent=indent)
     return text.encode() + b"\n"
 
 
@@ -122,14 +126,22 @@ def _listed(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any, digits: int | None = None) -> Any:
+    """Turn tensors and arrays into lists, NaN and infinity into None, inside mappings and lists, too.
+
+    `digits`: round to so many significant ones.
+    """
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
+        return {k: finite(v, digits) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [finite(v, digits) for v in value]
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else float(f"{value:.{digits}g}")
 
 
 def file_names(names: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from coterie.runs.style import GREY, method_colours, title
+from coterie.runs.plots.style import GREY, method_colours, title
 from coterie.runs.tracks import Floats, Track
 from coterie.studies.reproduce.statistics import over_seeds
 

@@ -20,7 +20,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from coterie.runs import Run
 from coterie.runs.graph import auc, graph
-from coterie.runs.style import GREY, HEAT, label_colours
+from coterie.runs.plots.style import GREY, HEAT, label_colours
 from coterie.runs.tracks import Floats, Ints, Track
 from coterie.studies.reproduce.settings import METHOD
 

@@ -20,8 +20,7 @@ from coterie.engine.preparation import prepare
 from coterie.engine.recorder import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run
-from coterie.runs.image import image
-from coterie.runs.style import STYLE
+from coterie.runs.plots.style import STYLE, image
 from coterie.runs.tables import Table
 from coterie.runs.tracks import Track
 from coterie.storage.files import MARK, encode, explained, publish, refuse_foreign, replace
