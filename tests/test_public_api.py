@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from importlib.metadata import version
 
 import pytest
 
@@ -46,6 +47,10 @@ def test_the_exported_names() -> None:
 def test_every_exported_name_is_there(name: str) -> None:
     found = getattr(coterie, name)
     assert getattr(found, "__name__", name) in (name, "dict")  # Info and Message are plain dictionaries
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert coterie.__version__ == version("coterie")
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -26,6 +26,7 @@ from coterie.core.links import Channel, Graph, Links, Topology
 from coterie.core.registry import kind_of, own_code
 from coterie.core.streams import Stream
 from coterie.experiment import Exchange, Experiment, Population, Train
+from coterie.experiment.schema import last_before_closing
 
 __all__ = ["Attendance", "Meeting", "Phase", "Schedule"]
 
@@ -169,7 +170,7 @@ class Schedule:
     @property
     def last(self) -> int:
         """The last iteration before the closing phase."""
-        return self.iterations - round(self.train.personalize * self.iterations)
+        return last_before_closing(self.iterations, self.train.personalize)
 
     def closing(self, t: int) -> bool:
         """Whether t is in the closing phase, the last part of the run, which is local only."""

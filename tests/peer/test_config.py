@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError
 from coterie.core.toml import dumps
 from coterie.peer.config import ENDLESS, PeerConfig
@@ -134,20 +133,3 @@ def test_files_that_cannot_be_read(tmp_path: Path, text: str | None, message: st
         file.write_text(text)
     with pytest.raises(ConfigError, match=message):
         PeerConfig.load(file)
-
-
-@pytest.mark.parametrize(
-    ("address", "yes"),
-    [
-        ("127.0.0.1:1", True),
-        ("127.9.9.9:1", True),
-        ("[::1]:1", True),
-        ("localhost:1", True),
-        ("0.0.0.0:1", False),
-        ("10.0.0.1:1", False),
-        ("localhost.example:1", False),
-        ("127.0.0.1.example:1", False),
-    ],
-)
-def test_loopback(address: str, yes: bool) -> None:
-    assert is_loopback(address) is yes

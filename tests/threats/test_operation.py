@@ -21,7 +21,7 @@ from coterie.peer.errors import PeerError
 from coterie.peer.observability.status_server import MOST
 from coterie.replay import replay
 from coterie.runs import Run
-from coterie.runs.text import caption
+from coterie.runs.results import caption
 from coterie.swarm import swarm
 from coterie.swarm.plan import free_ports
 from coterie.swarm.process import PeerProcess

@@ -64,15 +64,15 @@ def status(
 
     from rich.live import Live
 
-    from coterie import terminal
     from coterie.cli.peer_table import table
     from coterie.peer.observability.status_client import status as fetched
+    from coterie.runs import tables
 
     first = fetched(where)
     if as_json:
         typer.echo(json.dumps(first, indent=2))
         return
-    console = terminal.console()
+    console = tables.console()
     if once or not console.is_terminal:
         console.print(table(first))
         return

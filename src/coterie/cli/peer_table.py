@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from coterie.terminal import Table
+from coterie.runs.tables import Cell, Table
 
 __all__ = ["percent", "table"]
 
@@ -45,7 +45,7 @@ def table(status: Mapping[str, Any]) -> RenderableType:
             (
                 member["id"],
                 member["address"],
-                Text(state, _STYLES.get(state, "default")),
+                Cell(state, colour=_STYLES.get(state, "default")),
                 "–" if member["weight"] is None else f"{member['weight']:.3f}",
                 "never" if member["heard"] is None else f"{member['heard']:.0f} s ago",
                 str(outcomes.get("pulled", 0)),

@@ -22,13 +22,14 @@ from coterie.core.attack import Attack
 from coterie.core.data import Federation
 from coterie.core.draws import first_model
 from coterie.core.task import Task
+from coterie.core.toml import flat
 from coterie.core.types import Start, State, Tensors
 from coterie.engine.feed import Feed
 from coterie.engine.memory import in_parts, models_bytes
 from coterie.experiment import Experiment, World
 from coterie.schedule import Schedule
 
-__all__ = ["Clients", "Group", "Member", "Stack", "gather", "put", "stacks"]
+__all__ = ["Clients", "Group", "Member", "Stack", "gather", "parts_stacks", "put", "stacks"]
 
 
 class Member(NamedTuple):
@@ -186,6 +187,17 @@ class Clients:
         return {**whole, **own}
 
 
+_ALIKE = ("train", "exchange.every", "exchange.probe", "evaluate")
+"""Keys, with those below them, in which worlds of a stack agree, besides their model and its shapes ..."""
+_FREE = ("train.lr", "train.personalize_lr", "train.init")
+"""... but for these."""
+
+
+def parts_stacks(path: str) -> bool:
+    """Tell whether worlds with different values of a key cannot share a stack, whatever their models."""
+    return path not in _FREE and f"{path}.".startswith(tuple(f"{key}." for key in _ALIKE))
+
+
 def stacks(
     worlds: Sequence[World],
     federations: Sequence[Federation],
@@ -197,9 +209,8 @@ def stacks(
     """Worlds grouped into as few stacks as their shapes, phases and memory allow, in their order."""
     together: dict[Any, list[int]] = {}
     for i, (world, task) in enumerate(zip(worlds, tasks, strict=True)):
-        e = world.experiment
-        train = e.train.model_dump(exclude={"lr", "personalize_lr", "init"})
-        key = (id(task), repr(train), e.exchange.every, e.exchange.probe, e.evaluate)
+        settings = flat(world.experiment.model_dump(include={key.partition(".")[0] for key in _ALIKE}))
+        key = id(task), repr({path: value for path, value in settings.items() if parts_stacks(path)})
         together.setdefault(key, []).append(i)
     found = []
     for ids in together.values():

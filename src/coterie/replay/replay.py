@@ -17,11 +17,11 @@ from torch import Tensor
 from coterie.core.data import Federation
 from coterie.core.errors import RunError
 from coterie.core.types import Info, Message, State
-from coterie.peer.learning.trainer import plain
 from coterie.peer.persistence import checkpoint
 from coterie.peer.transport.base import Version
 from coterie.replay.history import History, find, needed
 from coterie.replay.twin import Received, Twin
+from coterie.storage.files import finite
 
 __all__ = ["TOLERANCE", "Agreement", "Parting", "replay"]
 
@@ -216,7 +216,7 @@ class _Life:
         """What an exchange came to, as the peer told it and as its twin does."""
         if self.parted is not None:
             return
-        twin = {name: _numbers(told) for name, told in plain(info).items()}
+        twin = {name: _numbers(told) for name, told in finite(info).items()}
         peer = {name: _numbers(told) for name, told in row["info"].items()}
         if any(name not in peer or len(peer[name]) != len(twin[name]) for name in twin):
             raise self._damaged(f"line {self.done} does not report what such an exchange comes to")

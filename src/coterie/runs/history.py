@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from coterie.core.errors import RunError
 from coterie.runs.graph import Graph, rebuilt
 from coterie.runs.tracks import Floats, Ints
+from coterie.storage.files import DAMAGE
 
 __all__ = ["History", "Moments", "Pairs"]
-
-_DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 class Moments(NamedTuple):
@@ -66,14 +65,14 @@ class History:
                 k, nothing = len(others), [None] * len(others)
                 if not all(0 <= c < self.clients for c in (client, *others)):
                     raise ValueError(f"it names more clients than the {self.clients} there are")
-                moments.append((t, client, row["kind"] == "receive", row.get("confidence"), k))
+                moments.append((t, client, row["kind"] in ("adopt", "receive"), row.get("confidence"), k))
                 weight, distance = row.get("weight", nothing), row.get("distance", nothing)
                 heard = row.get("heard", [True] * k)
                 pairs += zip([t] * k, [client] * k, others, weight, distance, heard, strict=True)
             self.moments = Moments(*_longer(self.moments, moments))
             self.pairs = Pairs(*_longer(self.pairs, pairs))
             self._weighed = None if pairs else self._weighed
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise RunError(f"exchanges.jsonl is damaged: {error}") from None
 
     def until(self, t: float | None) -> Pairs:

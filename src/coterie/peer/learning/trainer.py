@@ -22,8 +22,9 @@ from coterie.peer.learning.client import LocalClient, ReceivedMessage, RecordCha
 from coterie.peer.learning.contacts import ContactBook
 from coterie.peer.persistence.journal import Journal
 from coterie.peer.transport.base import ModelEnvelope
+from coterie.storage.files import finite
 
-__all__ = ["ExchangeResult", "MixOutcome", "TrainingThread", "plain"]
+__all__ = ["ExchangeResult", "MixOutcome", "TrainingThread"]
 
 T = TypeVar("T")
 
@@ -234,7 +235,7 @@ class TrainingThread:
         told: dict[str, Any] = {}
 
         def record(after: Snapshot, info: Info) -> None:
-            told.update(plain(info))
+            told.update(finite(info))
             self.journal.commit(kind, t=after.t, event=after.version.event, info=told, **facts)
 
         began = time.thread_time()
@@ -335,14 +336,3 @@ class TrainingThread:
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(settle)
-
-
-def plain(info: Info) -> dict[str, Any]:
-    """Turn what a method reports into numbers and lists; what is not finite becomes null."""
-
-    def finite(value: Any) -> Any:
-        if isinstance(value, list):
-            return [finite(v) for v in value]
-        return value if not isinstance(value, float) or math.isfinite(value) else None
-
-    return {k: finite(v.tolist()) for k, v in info.items()}

@@ -171,6 +171,7 @@ class StatusServer:
         ).encode() + body
 
     def _page(self, method: str, path: str, hosts: list[str]) -> tuple[str, str, bytes]:
+        # A web page elsewhere can make a browser ask here under another name (DNS rebinding).
         if not all(map(is_loopback, hosts)):
             return "403 Forbidden", "text/plain", b"for this machine only\n"
         if method != "GET":
