@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.runs import Run
+from coterie.runs.metrics import WorldMetrics
 from coterie.runs.tables import ABSENT, Cell, Table, percent
-from coterie.runs.tracks import Track
 from coterie.studies.reproduce.statistics import paper_table, score_cell, tests, tests_table
 
 __all__ = ["regimes", "tables"]
@@ -20,7 +20,7 @@ def regimes(runs: Mapping[str, Run]) -> dict[str, Any]:
         for regime, run in runs.items()
         for method, found in run.summary()["methods"].items()
     ]
-    cells: dict[tuple[str, str], list[Track]] = {}
+    cells: dict[tuple[str, str], list[WorldMetrics]] = {}
     for regime, run in runs.items():
         for track in run.tracks:
             cells.setdefault((regime, track.label), []).append(track)

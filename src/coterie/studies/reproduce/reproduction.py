@@ -20,10 +20,10 @@ from coterie.engine.preparation import prepare
 from coterie.engine.recorder import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run
+from coterie.runs.metrics import WorldMetrics
 from coterie.runs.plots.style import STYLE, image
 from coterie.runs.tables import Table
-from coterie.runs.tracks import Track
-from coterie.storage.files import MARK, encode, explained, publish, refuse_foreign, replace
+from coterie.storage.files import MARK, as_run_error, publish, refuse_foreign, replace_file, to_json_bytes
 from coterie.studies.reproduce import fig3, fig4, fig5, table1
 from coterie.studies.reproduce import regimes as regimes_table
 from coterie.studies.reproduce.available_data import Source, missing, source
@@ -53,7 +53,7 @@ class _Part(NamedTuple):
     run: Run
 
     @property
-    def tracks(self) -> list[Track]:
+    def tracks(self) -> list[WorldMetrics]:
         return self.run.tracks
 
 
@@ -110,11 +110,11 @@ def reproduce(
     }
     headers = [_header(made, chosen, quick) for made in values["datasets"].values()]
     tables = [t for made in values["datasets"].values() for t in _tables(target, made)]
-    files = {f"{target}.json": encode(values, indent=2)}
+    files = {f"{target}.json": to_json_bytes(values, indent=2)}
     if tables:
         files |= _texts(target, values["datasets"], tables, headers)
     for name, content in files.items():
-        replace(folder / name, content)
+        replace_file(folder / name, content)
     with mpl.rc_context(STYLE):
         drawn = _pictures(target, parts, values["datasets"], folder)
     return Report(values, tables, headers, [*(folder / name for name in files), *drawn])
@@ -130,7 +130,7 @@ def _run_or_resume(experiment: Experiment, folder: Path, data: Path | None, view
 
 
 def _refuse(folder: Path, target: str, resume: bool) -> None:
-    with explained(folder, "read"):
+    with as_run_error(folder, "read"):
         filled = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if filled and not resume:
         raise RunError(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie.runs.metrics import Floats, WorldMetrics
 from coterie.runs.tables import ABSENT, Cell, Table, spread
-from coterie.runs.tracks import Floats, Track
 from coterie.studies.reproduce.settings import METHOD
 
 __all__ = [
@@ -86,7 +86,7 @@ def over_seeds(values: Floats) -> dict[str, list[float] | None]:
 
 
 def tests(
-    cells: Mapping[tuple[Any, str], Sequence[Track]], scores: Sequence[str], setting: str
+    cells: Mapping[tuple[Any, str], Sequence[WorldMetrics]], scores: Sequence[str], setting: str
 ) -> list[dict[str, Any]]:
     """Test KD-PDFL against each other method, for each score and setting.
 
@@ -96,7 +96,7 @@ def tests(
 
 
 def _of_score(
-    cells: Mapping[tuple[Any, str], Sequence[Track]], score: str, setting: str
+    cells: Mapping[tuple[Any, str], Sequence[WorldMetrics]], score: str, setting: str
 ) -> list[dict[str, Any]]:
     """Test on the same clients; Holm's correction is over one score."""
     found = []

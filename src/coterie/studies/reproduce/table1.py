@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coterie.runs.metrics import WorldMetrics
 from coterie.runs.summary import summarize
 from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
-from coterie.runs.tracks import Track
 from coterie.studies.reproduce.settings import printed
 from coterie.studies.reproduce.statistics import paper_table, score_cell, tests, tests_table
 
@@ -16,16 +16,16 @@ __all__ = ["table1", "tables"]
 SCORES = ("personal", "global")
 
 
-def table1(tracks: Sequence[Track], dataset: str) -> dict[str, Any]:
+def table1(tracks: Sequence[WorldMetrics], dataset: str) -> dict[str, Any]:
     """Compute `rows`, one for each M and method, and `tests`, one for each score, M and other method."""
-    cells: dict[tuple[int, str], list[Track]] = {}
+    cells: dict[tuple[int, str], list[WorldMetrics]] = {}
     for track in tracks:
         cells.setdefault((track.setting["data.clients"], track.label), []).append(track)
     rows = [_row(dataset, clients, method, worlds) for (clients, method), worlds in cells.items()]
     return {"rows": rows, "tests": tests(cells, SCORES, "clients")}
 
 
-def _row(dataset: str, clients: int, method: str, worlds: Sequence[Track]) -> dict[str, Any]:
+def _row(dataset: str, clients: int, method: str, worlds: Sequence[WorldMetrics]) -> dict[str, Any]:
     (ours,) = summarize(worlds, {}).values()
     theirs = printed(dataset, method, clients)
     means = {score: mean for score in SCORES if (mean := ours[score]["mean"]) is not None}
