@@ -30,6 +30,7 @@ from coterie.peer.learner import Snapshot
 from coterie.peer.schema import absurd
 from coterie.peer.transport import Version
 from coterie.storage import tensors as files
+from coterie.storage.atomic import temporary_path
 
 __all__ = ["Saved", "Store", "inputs", "read", "tensors"]
 
@@ -101,7 +102,7 @@ class Store:
 
         One that is damaged is set aside if the one before it is sound.
         """
-        files.beside(self.path).unlink(missing_ok=True)
+        temporary_path(self.path).unlink(missing_ok=True)
         damaged: DamagedError | None = None
         for path in filter(Path.exists, (self.path, self.former)):
             try:

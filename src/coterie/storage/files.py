@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import RunError
+from coterie.storage.atomic import atomic_write
 
 __all__ = [
     "MARK",
@@ -54,18 +55,9 @@ def explained(path: Path, doing: str = "write") -> Iterator[None]:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put the file in place of the old one, whole; if that fails, the old one stays."""
-    draft = path.with_name(f".{path.name}.draft")
+    """Put bytes in place of the file, whole; if that fails, the old one stays, and a RunError says why."""
     with explained(path):
-        try:
-            with open(draft, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
+        atomic_write(path, data)
 
 
 def publish(files: Mapping[Path, bytes], own: Path | None = None) -> None:

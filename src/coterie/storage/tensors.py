@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from coterie.core.types import Tensors
+from coterie.storage.atomic import replacing
 
-__all__ = ["Saved", "beside", "load", "save"]
+__all__ = ["Saved", "load", "save"]
 
 
 def save(
@@ -27,37 +27,20 @@ def save(
     secret: bool = False,
     former: Path | None = None,
 ) -> None:
-    """Write beside, then replace: there is always one whole file. A `secret` is for its owner only.
+    """Replace the file as a whole (see `coterie.storage.atomic.replacing`); a `secret` is for its owner only.
 
-    `former`: the name under which the file that was there is kept; a kill may leave it under that name alone.
     An OSError or a SafetensorError leaves the one before it untouched.
     """
-    draft = beside(path)
-    if draft.is_symlink():  # it would be written through
-        draft.unlink()
-    try:
-        whole = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-        told = json.dumps(facts)
-        save_file(whole, draft, {"format": form, "facts": told, "sha256": _digest(form, told, whole)})
+    whole = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+    text = json.dumps(facts)
+    with replacing(path, former) as draft:
+        save_file(whole, draft, {"format": form, "facts": text, "sha256": _digest(form, text, whole)})
         if secret:
             draft.chmod(0o600)
-        _synced(draft)
-        if former is not None and path.exists():
-            path.replace(former)
-        draft.replace(path)
-        _synced(path.parent)
-    except (OSError, SafetensorError):
-        draft.unlink(missing_ok=True)
-        raise
-
-
-def beside(path: Path) -> Path:
-    """What a kill in the middle may leave behind."""
-    return path.with_name(path.name + ".tmp")
 
 
 class Saved(NamedTuple):
-    """What was in such a file."""
+    """Content of such a file."""
 
     form: str | None
     facts: dict[str, Any]
@@ -65,7 +48,7 @@ class Saved(NamedTuple):
 
 
 def load(path: Path, form: str) -> Saved:
-    """All of it; a damaged file is a ValueError. Of a file of another form, only the form is known."""
+    """Read the whole file; a damaged one is a ValueError. Of another form, only the form is known."""
     try:
         with safe_open(path, framework="pt") as file:
             meta = file.metadata() or {}
@@ -81,18 +64,10 @@ def load(path: Path, form: str) -> Saved:
 
 
 def _digest(form: str, facts: str, tensors: Tensors) -> str:
-    """SHA-256, hex, of all that is loaded: the facts; the tensors' names, types, shapes and bytes."""
+    """Hash all that is loaded, SHA-256, hex: the facts; the tensors' names, types, shapes and bytes."""
     named = sorted(tensors.items())
     outline = [form, facts, [(name, str(tensor.dtype), tensor.shape) for name, tensor in named]]
     digest = hashlib.sha256(json.dumps(outline).encode())
     for _, tensor in named:
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _synced(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,10 +65,14 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
         publish({tmp_path: OWN})
 
 
-def test_replacing_on_a_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
+def test_replacing_on_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "status.json"
     replace(file, b"old")
-    (tmp_path / ".status.json.draft").symlink_to("/dev/full")
+
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError, match=r"status\.json: No space left on device; free some space.*--resume"):
         replace(file, b"new")
     assert file.read_bytes() == b"old"
