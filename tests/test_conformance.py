@@ -13,7 +13,7 @@ import torch
 from coterie.core.algorithm import Algorithm
 from coterie.core.registry import describe, find, known
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Probe, State
+from coterie.core.types import Context, Inbox, Info, Probe, State
 from tests.conformance import CHECKS, conforms
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -50,7 +50,7 @@ def test_a_method_is_a_frozen_described_dataclass_with_defaults(name: str) -> No
     one = plugin()
     with pytest.raises(dataclasses.FrozenInstanceError):
         one.share = "base"
-    assert one.pace(0) == 1.0
+    assert one.lr_scale(0) == 1.0
 
 
 def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,18 +58,18 @@ def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         textwrap.dedent(
             """
             from dataclasses import dataclass
-            from coterie.core.algorithm import Algorithm, average
+            from coterie.core.algorithm import Algorithm, weighted_sum
 
             @dataclass(frozen=True)
             class Halfway(Algorithm):
                 "Half way to the mean of the others."
                 pull: float = 0.5
 
-                def mix(self, task, state, inbox, probe):
-                    own = self.offer(task, state)
+                def mix(self, task, state, inbox, probe, ctx):
+                    own = self.offer(task, state, probe, ctx)
                     w = inbox.heard.double() / inbox.heard.sum().clamp_min(1)
-                    mean = average(w, inbox.messages)
-                    return task.take(state, {k: own[k] + self.pull * (mean[k] - own[k]) for k in own}), {}
+                    mean = weighted_sum(w, inbox.messages)
+                    return task.merge(state, {k: own[k] + self.pull * (mean[k] - own[k]) for k in own}), {}
             """
         )
     )
@@ -80,8 +80,10 @@ def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_method_with_its_own_randomness_does_not_conform() -> None:
     @dataclasses.dataclass(frozen=True)
     class Noisy(Algorithm):
-        def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-            return task.take(state, {k: v + torch.rand(()) for k, v in state.params.items()}), {}
+        def mix(
+            self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context
+        ) -> tuple[State, Info]:
+            return task.merge(state, {k: v + torch.rand(()) for k, v in state.params.items()}), {}
 
     with pytest.raises(AssertionError):
         CHECKS["nothing_modified"](Noisy())

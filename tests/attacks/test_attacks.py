@@ -42,7 +42,7 @@ CASES = [
 def sent(attack: Attack, model: float, key: Tensor = KEY) -> float:
     """What a client with a model of one number sends."""
     own = state(model)
-    return float(attack.offer(TASK, own, TASK.share(own), probe(), key)["0.weight"])
+    return float(attack.offer(TASK, own, TASK.select(own), probe(), key)["0.weight"])
 
 
 # By hand ----------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_noise_is_as_large_as_the_model_and_new_for_every_key() -> None:
 def test_the_noise_is_gaussian() -> None:
     task = Task(nn.Linear(100, 100, bias=False).double())
     own = State({"weight": torch.full((100, 100), 0.5, dtype=torch.float64)}, {}, {}, {}, {})
-    message = GaussianNoise(scale=2.0).offer(task, own, task.share(own), probe(), KEY)
+    message = GaussianNoise(scale=2.0).offer(task, own, task.select(own), probe(), KEY)
     noise = message["weight"] - 0.5  # standard deviation 2 · 0.5
     assert float(noise.mean()) == pytest.approx(0, abs=0.04)
     assert float(noise.std()) == pytest.approx(1, abs=0.03)
@@ -103,18 +103,18 @@ def test_replacement_steps_towards_wrong_labels_and_boosts(boost: float, want: f
     # At (0, 0) softmax is (½, ½); the wrong label of 0 is 1: the gradient is (½, -½), lr 0.1.
     task, own, samples = two_classes()
     attack = ModelReplacement(boost=boost, steps=1)
-    message = attack.offer(task, own, task.share(own), samples, KEY)
+    message = attack.offer(task, own, task.select(own), samples, KEY)
     assert message["weight"][:, 0].tolist() == pytest.approx([-want, want], abs=1e-12)
 
 
 def test_replacement_ends_at_the_attackers_goal_if_it_is_alone_in_the_mean() -> None:
     task, own, samples = two_classes()
-    ten = ModelReplacement(boost=1.0, steps=10).offer(task, own, task.share(own), samples, KEY)
+    ten = ModelReplacement(boost=1.0, steps=10).offer(task, own, task.select(own), samples, KEY)
     by_one = own
     for _ in range(10):
-        one = ModelReplacement(boost=1.0, steps=1).offer(task, by_one, task.share(by_one), samples, KEY)
-        by_one = task.take(by_one, one)
-    same(ten, task.share(by_one), 1e-12)
+        one = ModelReplacement(boost=1.0, steps=1).offer(task, by_one, task.select(by_one), samples, KEY)
+        by_one = task.merge(by_one, one)
+    same(ten, task.select(by_one), 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_the_adaptive_attack_never_exceeds_its_budget(budget: float, a: float, b
     task, own, samples = two_classes()
     own = own._replace(params={"weight": numbers([a, b])[:, None]})
     attack = Adaptive(budget=budget)
-    message = attack.offer(task, own, task.share(own), samples, KEY)
+    message = attack.offer(task, own, task.select(own), samples, KEY)
     assert float(attack.seen(task, own, message, samples)) <= budget
 
 
@@ -212,7 +212,7 @@ def test_padding_does_not_matter(attack: Attack) -> None:
 def test_part_of_a_model_can_be_attacked(attack: Attack) -> None:
     w = world()
     own, _, samples, key = pick(scene(w), 0)
-    base = w.task.share(own, "base")
+    base = w.task.select(own, "base")
     assert attack.offer(w.task, own, base, samples, key).keys() == base.keys()
 
 

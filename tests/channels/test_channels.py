@@ -15,7 +15,7 @@ from coterie.channels.ideal import Ideal
 from coterie.channels.path_loss import PathLoss
 from coterie.channels.rayleigh import Rayleigh
 from coterie.core.errors import ConfigError
-from coterie.core.links import Channel, Graph, table
+from coterie.core.graph import Channel, Graph, table
 from coterie.core.registry import build, known
 from coterie.core.streams import Stream
 from coterie.topologies.erdos_renyi import ErdosRenyi

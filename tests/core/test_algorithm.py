@@ -24,7 +24,7 @@ class Sum(Algorithm):
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
         own = self.offer(task, state)
-        new = task.take(state, {k: own[k] + m.sum(dim=0) for k, m in inbox.messages.items()})
+        new = task.merge(state, {k: own[k] + m.sum(dim=0) for k, m in inbox.messages.items()})
         return new._replace(memory={"calls": state.memory["calls"] + 1}), {"total": inbox.heard.sum()}
 
 
@@ -123,7 +123,7 @@ def test_only_what_is_shared_is_adopted(adoption: Adoption) -> None:
 
 
 def test_defaults_of_the_contract() -> None:
-    params, buffers = TASK.start(0)
+    params, buffers = TASK.init_params(0)
     first = Sum().init(TASK, Start(params, buffers, torch.zeros(3)))
     assert first.params is params
     assert first.optim == {}

@@ -79,7 +79,7 @@ def batch(t: int, client: int = 0, lr: float = 0.1) -> Batch:
 
 
 def fresh(task: Task, seed: int = 0) -> State:
-    params, buffers = task.start(seed)
+    params, buffers = task.init_params(seed)
     return State(params, buffers, task.optimizer.init(params), {}, {})
 
 
@@ -170,7 +170,7 @@ def test_dropout_depends_on_the_key_of_the_step_only() -> None:
     other, _ = task.step(state, b._replace(key=b.key + 1))
     same(one, two)
     assert not torch.equal(one.params["0.weight"], other.params["0.weight"])
-    assert not any("stream_key" in k for k in (*state.params, *state.buffers, *task.share(state)))
+    assert not any("stream_key" in k for k in (*state.params, *state.buffers, *task.select(state)))
 
 
 def test_a_stack_of_steps_compiles_whole() -> None:
@@ -188,7 +188,7 @@ def test_a_start_is_seeded_and_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(7)
     want = torch.rand(3)
     torch.manual_seed(7)
-    first, second, other = task.start(1), task.start(1), task.start(2)
+    first, second, other = task.init_params(1), task.init_params(1), task.init_params(2)
     assert torch.equal(torch.rand(3), want)
     same(first, second)
     assert not torch.equal(first[0]["1.weight"], other[0]["1.weight"])
@@ -205,7 +205,7 @@ def test_the_start_does_not_depend_on_the_template() -> None:
 
 def test_attention_starts_anew_with_every_seed() -> None:
     task = Task(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True))
-    one, two = task.start(0)[0], task.start(1)[0]
+    one, two = task.init_params(0)[0], task.init_params(1)[0]
     assert not torch.equal(one["self_attn.in_proj_weight"], two["self_attn.in_proj_weight"])
     assert not one["self_attn.out_proj.bias"].any()  # as nn.MultiheadAttention itself starts
 
@@ -218,11 +218,11 @@ def test_a_frozen_layer_is_carried_but_not_trained() -> None:
     new, _ = task.step(state, batch(0))
     assert not torch.equal(new.params["2.weight"], state.params["2.weight"])
     same({**new.params, **new.buffers}["0.weight"], {**state.params, **state.buffers}["0.weight"])
-    assert "0.weight" in task.share(new)
+    assert "0.weight" in task.select(new)
 
 
 def names(task: Task, what: Any) -> list[str]:
-    return sorted(task.share(fresh(task), what))
+    return sorted(task.select(fresh(task), what))
 
 
 def test_what_is_shared() -> None:
@@ -250,22 +250,22 @@ def test_what_is_taken_replaces_and_the_rest_stays() -> None:
     task = Task(mlp())
     own, other = fresh(task, 0), fresh(task, 1)
     other.buffers["0.running_mean"].fill_(9)
-    new = task.take(own, task.share(other, "base"))
+    new = task.merge(own, task.select(other, "base"))
     same(new.params["1.weight"], other.params["1.weight"])
     same(new.buffers["0.running_mean"], other.buffers["0.running_mean"])
     same(new.params["3.weight"], own.params["3.weight"])
     assert new.optim is own.optim
-    same(task.take(own, {}), own)
+    same(task.merge(own, {}), own)
 
 
 def test_over_sees_each_sender_in_turn() -> None:
     task = Task(mlp().double())
     own, others = fresh(task), [fresh(task, seed) for seed in (1, 2, 3)]
     x = batch(0).x
-    messages = stack([task.share(s, "base") for s in others])
-    seen = task.over(lambda s: task.logits(s, x), own, messages)
+    messages = stack([task.select(s, "base") for s in others])
+    seen = task.map_over_messages(lambda s: task.logits(s, x), own, messages)
     for k, other in enumerate(others):
-        same(seen[k], task.logits(task.take(own, task.share(other, "base")), x), 1e-12)
+        same(seen[k], task.logits(task.merge(own, task.select(other, "base")), x), 1e-12)
 
 
 def test_a_layer_by_name() -> None:

@@ -43,17 +43,17 @@ class Method(Algorithm):
     def offer(self, task: Task, state: State) -> Any:
         if self.how == "offer":
             return list(state.params.values())
-        return {"count": torch.ones(2).long()} if self.how == "integers" else task.share(state)
+        return {"count": torch.ones(2).long()} if self.how == "integers" else task.select(state)
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> Any:
         first = next(iter(state.params))
         one = inbox.messages.get(first, state.params[first])
         changed = {
-            "extra axis": lambda: task.take(state, inbox.messages),
+            "extra axis": lambda: task.merge(state, inbox.messages),
             "other type": lambda: state._replace(params={k: v.half() for k, v in state.params.items()}),
             "missing": lambda: state._replace(params={}),
             "new": lambda: state._replace(memory={"a": torch.zeros(())}),
-            "one message": lambda: task.take(state, {first: one.reshape(state.params[first].shape)}),
+            "one message": lambda: task.merge(state, {first: one.reshape(state.params[first].shape)}),
         }.get(self.how, lambda: state)()
         heard = inbox.heard.double()
         infos: dict[str, dict[str, Any]] = {

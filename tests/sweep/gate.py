@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from coterie.algorithms.local import Local
-from coterie.core.links import Graph, Links
+from coterie.core.graph import Graph, Links
 from coterie.core.streams import Stream
 
 __all__ = ["Gate", "Hungry"]

@@ -24,6 +24,9 @@ from coterie.core.types import Batch, Info, Message, State, Tensors
 __all__ = ["Loss", "Task"]
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+ROLES = ("all", "base", "head", "norm")
+NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+"""Normalisation layers: BatchNorm and InstanceNorm of any dimension, and these."""
 CONVOLUTION = 5
 """Axes of several senders' weights of a convolution over images."""
 
@@ -61,7 +64,7 @@ class Task:
         object.__setattr__(self, "head", self.head or own)
 
     @property
-    def evaluated(self) -> tuple[nn.Module, nn.Module]:
+    def modules(self) -> tuple[nn.Module, nn.Module]:
         """The modules whose code runs, in training and in evaluation mode."""
         return self._train, self._eval
 
@@ -85,7 +88,7 @@ class Task:
         """Parameters and buffers as the model brings them."""
         return _carried(self._train)
 
-    def start(self, seed: int) -> tuple[Tensors, Tensors]:
+    def init_params(self, seed: int) -> tuple[Tensors, Tensors]:
         """Fresh parameters and buffers, drawn by the layers' own initialisation."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -122,7 +125,7 @@ class Task:
         def keep(_module: nn.Module, _args: Any, output: Tensor) -> None:
             seen.append(output)
 
-        hook = self.find(name).register_forward_hook(keep)
+        hook = self.layer_module(name).register_forward_hook(keep)
         try:
             self.logits(state, x)
         finally:
@@ -131,45 +134,72 @@ class Task:
             raise ConfigError(f"layer {name!r} is not run or does not put out one tensor; name another")
         return seen[0].flatten(1)
 
-    def find(self, name: str) -> nn.Module:
+    def layer_module(self, name: str) -> nn.Module:
         """The named layer, or an error that lists the layers there are."""
         layers: dict[str, nn.Module] = dict(self._eval.named_modules())
         if name in layers and name:
             return layers[name]
         raise ConfigError(f"the model has no layer {name!r}; there are: {', '.join(n for n in layers if n)}")
 
-    def share(self, state: State, what: str | Sequence[str] = "all") -> Message:
-        """What is sent: floating-point parameters and buffers, `all`, the `base`, or by glob patterns."""
+    def names(self, role: str) -> frozenset[str]:
+        """List the parameters and buffers of a role: `all`, `head`, `base` (the rest), or `norm` layers."""
+        named = (*self._train.named_parameters(), *self._train.named_buffers())
+        every = [k for k, _ in named if not k.endswith(KEY)]
+        if role == "all":
+            return frozenset(every)
+        if role == "norm":
+            layers = [n for n, m in self._train.named_modules() if isinstance(m, NORMS)]
+        else:
+            layers = [self.head]
+        inside = frozenset(k for k in every if any(not n or k.startswith(n + ".") for n in layers))
+        return frozenset(every) - inside if role == "base" else inside
+
+    def select(self, state: State, what: str | Sequence[str] = "all") -> Message:
+        """Pick the floating-point tensors of a model by roles (see `names`) and glob patterns.
+
+        A term that begins with `!` leaves out what it names; exclusions alone leave the rest of the model.
+        """
         tensors = {k: v for k, v in {**state.params, **state.buffers}.items() if v.is_floating_point()}
         if what == "all":
             return tensors
-        if what == "base":
-            base = {k: v for k, v in tensors.items() if self.head and not k.startswith(self.head + ".")}
-            if not base:
-                raise ConfigError("share = 'base' leaves nothing to send: the model is all head; use 'all'")
-            return base
-        patterns = [what] if isinstance(what, str) else what
-        if not patterns:
+        terms = [what] if isinstance(what, str) else what
+        if not terms:
             raise ConfigError("share is empty: name 'all', 'base' or patterns of what to send")
-        for p in patterns:
-            if not any(fnmatchcase(k, p) for k in tensors):
-                raise ConfigError(f"share pattern {p!r} matches no tensor; there are: {', '.join(tensors)}")
-        return {k: v for k, v in tensors.items() if any(fnmatchcase(k, p) for p in patterns)}
+        wanted, unwanted = set[str](), set[str]()
+        for term in terms:
+            (unwanted if term.startswith("!") else wanted).update(self._named(term.lstrip("!"), tensors))
+        if all(term.startswith("!") for term in terms):
+            wanted = set(tensors)
+        if not wanted - unwanted:
+            raise ConfigError(f"share = {what!r} leaves nothing to send; use 'all'")
+        return {k: v for k, v in tensors.items() if k in wanted - unwanted}
 
-    def take(self, state: State, message: Message) -> State:
-        """The state with a message's tensors in place of its own; what was not sent stays its own."""
+    def _named(self, term: str, tensors: Tensors) -> set[str]:
+        """Find the tensors of a role or a glob pattern."""
+        if term in ROLES:
+            found = self.names(term) & tensors.keys()
+            if not found and term == "base":
+                raise ConfigError("share = 'base' leaves nothing to send: the model is all head; use 'all'")
+        else:
+            found = {k for k in tensors if fnmatchcase(k, term)}
+        if not found:
+            raise ConfigError(f"share pattern {term!r} matches no tensor; there are: {', '.join(tensors)}")
+        return set(found)
+
+    def merge(self, state: State, message: Message) -> State:
+        """Put a message's tensors in place of the state's own; what was not sent stays."""
         return state._replace(
             params={k: message.get(k, v) for k, v in state.params.items()},
             buffers={k: message.get(k, v) for k, v in state.buffers.items()},
         )
 
-    def over(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
-        """`see` of the state as each of K senders would have it, stacked `[K, ...]`."""
+    def map_over_messages(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
+        """Apply `see` to the state with each of K messages merged in; results are stacked `[K, ...]`."""
         count = len(next(iter(messages.values())))
         if count == 1 or any(m.dim() == CONVOLUTION for m in messages.values()):  # batched, these are slow
             each = [{k: m[i] for k, m in messages.items()} for i in range(count)]
-            return torch.stack([see(self.take(state, message)) for message in each])
-        return vmap(lambda message: see(self.take(state, message)))(messages)
+            return torch.stack([see(self.merge(state, message)) for message in each])
+        return vmap(lambda message: see(self.merge(state, message)))(messages)
 
 
 def _carried(model: nn.Module) -> tuple[Tensors, Tensors]:

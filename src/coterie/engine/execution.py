@@ -18,7 +18,7 @@ from torch.func import vmap
 from coterie.core.algorithm import Algorithm
 from coterie.core.optim import Sgd
 from coterie.core.task import Task
-from coterie.core.types import Batch, State, Tensors
+from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.network import Network, Perceptron, descend, written_out
 from coterie.engine.stack import Clients, Group, Stack, gather
 
@@ -61,7 +61,7 @@ class Execution(Protocol):
         return None
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+        self, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
     ) -> tuple[State, Tensor]:
         """New states and the losses `[n]`; a client that does not learn (`[n]` bool) keeps its state.
 
@@ -96,10 +96,10 @@ class ByHand(Execution):
         return self._perceptron.descend(state, *drawn)
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+        self, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
     ) -> tuple[State, Tensor]:
         if not _ordinary(group):
-            return self._others.step(group, hyper, state, batch, learns)
+            return self._others.step(group, hyper, state, batch, ctx, learns)
         if learns is None:
             return self._descended(state, batch)
         new, loss = self._descended(_copied(state), batch)
@@ -129,13 +129,13 @@ class Stacked(Execution):
         self._steps: dict[tuple[int, bool], Callable[..., tuple[State, Tensor]]] = {}
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+        self, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
     ) -> tuple[State, Tensor]:
         key = (id(group), learns is None)
         if key not in self._steps:
-            step = vmap(partial(_step, self.task, group), in_dims=(0, 0, 0, None if learns is None else 0))
+            step = vmap(partial(_step, self.task, group), in_dims=(0, 0, 0, 0, None if learns is None else 0))
             self._steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
-        return self._steps[key](hyper, state, batch, learns)
+        return self._steps[key](hyper, state, batch, ctx, learns)
 
 
 class OneByOne(Execution):
@@ -147,7 +147,7 @@ class OneByOne(Execution):
         self.task = task
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+        self, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
     ) -> tuple[State, Tensor]:
         states, losses = [], []
         for i in range(len(batch.lr)):
@@ -158,6 +158,7 @@ class OneByOne(Execution):
                 {k: v[i] for k, v in hyper.items()},
                 gather(state, one),
                 Batch(*(part[i] for part in batch)),
+                Context(*(part[i] for part in ctx)),
                 None if learns is None else learns[i],
             )
             states.append(new)
@@ -170,10 +171,10 @@ class OneByOne(Execution):
 
 
 def _step(
-    task: Task, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+    task: Task, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
 ) -> tuple[State, Tensor]:
     """One client's local step, or none."""
-    new, info = group.method(hyper).local(task, state, batch)
+    new, info = group.method(hyper).local(task, state, batch, ctx)
     return new if learns is None else _chosen(learns, new, state), info["loss"]
 
 

@@ -60,7 +60,7 @@ class Plan(NamedTuple):
             rest = f"train.iterations = {train.iterations}{closing}; use a smaller one"
             if schedule.phase(every := schedule.exchange.every) != "exchange":
                 found.append(f"there is no exchange at all: exchange.every = {every}, but {rest}")
-            elif text := member.algorithm.idle(schedule.last):
+            elif text := member.algorithm.unused_options(schedule.last):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
             found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
         return list(dict.fromkeys(found))

@@ -68,7 +68,7 @@ def _proposed(world: World) -> Choices:
     """What a method itself would have searched, held to what a `[search]` is held to."""
     what = f"methods.{world.label}: search"
     with own_code(f"{what} failed"):
-        found: object = world.algorithm.search()
+        found: object = world.algorithm.search_space()
     if not isinstance(found, Mapping):
         raise ConfigError(f"{what} must give options and the values to try, got {type(found).__name__}")
     try:

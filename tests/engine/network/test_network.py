@@ -34,7 +34,7 @@ KNOWN: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
 
 def clients(task: Task, inputs: tuple[int, ...], device: str = "cpu") -> tuple[State, Batch]:
     """Clients with models of their own; a third of the inputs is blank, so that pools have ties."""
-    models = [task.start(i) for i in range(CLIENTS)]
+    models = [task.init_params(i) for i in range(CLIENTS)]
     params, buffers = (
         {k: torch.stack([m[part][k] for m in models]).to(device) for k in models[0][part]} for part in (0, 1)
     )

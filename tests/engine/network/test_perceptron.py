@@ -122,7 +122,7 @@ class Case:
         rear = [nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes)]
         self.inputs, self.task = inputs, Task(nn.Sequential(*front, *rear).double())
         g = torch.Generator().manual_seed(0)
-        models = [self.task.start(i) for i in range(n)]
+        models = [self.task.init_params(i) for i in range(n)]
         params, buffers = (
             {k: torch.stack([m[part][k] for m in models]).to(device) for k in models[0][part]}
             for part in (0, 1)

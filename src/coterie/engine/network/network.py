@@ -79,7 +79,7 @@ class Network:
 
 def network(task: Task, inputs: Sequence[int]) -> Network | None:
     """The task's model, for samples of shape `inputs`, as known layers; None where one is unknown."""
-    model = task.evaluated[0]
+    model = task.modules[0]
     frozen = any(not p.requires_grad for p in model.parameters())
     if task.loss is not nn.functional.cross_entropy or type(model) is not nn.Sequential or frozen:
         return None
