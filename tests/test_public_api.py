@@ -26,19 +26,21 @@ def test_the_exported_names() -> None:
     assert coterie.__all__ == [
         "Algorithm",
         "Batch",
+        "Context",
         "CoterieError",
         "Experiment",
         "Inbox",
         "Info",
         "Message",
         "Probe",
+        "Reachable",
         "Run",
         "Start",
         "State",
         "Task",
-        "average",
         "register",
         "run",
+        "weighted_sum",
     ]
 
 

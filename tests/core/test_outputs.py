@@ -31,6 +31,7 @@ def probe(*x: float, mask: list[bool] | None = None) -> Probe:
         torch.zeros(n, dtype=torch.int64),
         torch.tensor(mask or [True] * n),
         torch.tensor(float(n)).double(),
+        torch.zeros(n, dtype=torch.bool),
     )
 
 

@@ -200,7 +200,7 @@ def test_the_start_does_not_depend_on_the_template() -> None:
     with torch.no_grad():
         for p in two.model.parameters():
             p.add_(1)
-    same(one.start(3), two.start(3))
+    same(one.init_params(3), two.init_params(3))
 
 
 def test_attention_starts_anew_with_every_seed() -> None:

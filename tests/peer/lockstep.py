@@ -73,7 +73,7 @@ async def advance(
                 for star, heard in _pairs(meeting, meeting.heard)
             }
             for star, letters in replies.items():  # only now: everybody read the models from before
-                hosts[star].learner.wake([Heard(slots[x.sender], x.message) for x in letters])
+                hosts[star].learner.mix([Heard(slots[x.sender], x.message) for x in letters])
         else:
             meeting = schedule.meeting(t - 1)
             for star, told in _pairs(meeting, meeting.told):
@@ -82,7 +82,7 @@ async def advance(
                     assert await transports[star].push(hosts[j].name, addresses[j], letter)
             for host in hosts:
                 for letter in host.pushed:
-                    host.learner.receive(Heard(slots[letter.sender], letter.message))
+                    host.learner.adopt(Heard(slots[letter.sender], letter.message))
                 host.pushed.clear()
 
 

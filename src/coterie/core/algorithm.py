@@ -93,10 +93,10 @@ class Algorithm(ABC):
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         """Change a neighbour on the star's broadcast, an inbox of one."""
+        if not self.listens:
+            return state, {}
         if self.adoption == "mix":
             return self.mix(task, state, inbox, probe, ctx)
-        if self.adoption == "ignore":
-            return state, {}
         theirs = {k: m[0] for k, m in inbox.messages.items()}
         if self.adoption == "average":
             ours = self.offer(task, state, probe, ctx)
