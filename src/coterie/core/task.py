@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from coterie.core.errors import ConfigError, ModelError
 from coterie.core.optim import Optimizer, Scale, Sgd
 from coterie.core.types import Batch, Info, Message, State, Tensors
 
-__all__ = ["Gradient", "Loss", "Objective", "Pull", "Role", "Task"]
+__all__ = ["Backend", "Gradient", "Loss", "Objective", "Pull", "Role", "Task"]
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -47,6 +47,18 @@ class Gradient(NamedTuple):
     """All buffers after the forward pass, running statistics among them."""
 
 
+class Backend(Protocol):
+    """Gradients and steps by other means than autograd."""
+
+    def gradients(self, state: State, batch: Batch) -> Gradient:
+        """Do what `Task.gradients` does without an objective."""
+        ...
+
+    def step(self, state: State, batch: Batch, scale: Scale, pull: Pull | None) -> tuple[State, Info] | None:
+        """Do what `Task.step` does; None: make it of `gradients` and the optimiser."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """Model, loss and optimiser of one client."""
@@ -59,6 +71,8 @@ class Task:
     """The layer that is not part of the base; if empty, the model's `head`, or its last layer that learns."""
     brought: tuple[str, ...] = ()
     """Tensors whose values come with the model and are not used: the layers' initialisation replaces them."""
+    backend: Backend | None = field(default=None, repr=False)
+    """Gradients and steps by other means than autograd, with the same results; set by a runtime."""
 
     _train: nn.Module = field(init=False, repr=False)
     _eval: nn.Module = field(init=False, repr=False)
@@ -117,6 +131,8 @@ class Task:
 
     def gradients(self, state: State, batch: Batch, *, objective: Objective | None = None) -> Gradient:
         """Differentiate the loss, or an objective in its place, by the parameters, in training mode."""
+        if self.backend and objective is None:
+            return self.backend.gradients(state, batch)
 
         def loss(params: Tensors) -> tuple[Tensor, Tensors]:
             # Layers update their running statistics in place: on a copy, which is then returned.
@@ -136,11 +152,7 @@ class Task:
 
         Where a factor is 0, neither the parameter nor what the optimiser keeps of it changes.
         """
-        if scale and (unknown := scale.keys() - state.params.keys() - state.buffers.keys()):
-            raise ConfigError(
-                f"scale names no parameter: {sorted(unknown)}; there are: {', '.join(state.params)}"
-            )
-        scale = {k: s for k, s in (scale or {}).items() if k in state.params}
+        scale = _of_parameters(state, scale)
         params, optim = self.optimizer.step(state.params, grads, state.optim, lr, scale)
         for k, factor in scale.items():
             params[k] = _unless_still(factor, params[k], state.params[k])
@@ -153,6 +165,9 @@ class Task:
         self, state: State, batch: Batch, *, scale: Scale | None = None, pull: Pull | None = None
     ) -> tuple[State, Info]:
         """Take one step of the optimiser on one mini-batch; `Info` has the `loss`, without the pull."""
+        scale = _of_parameters(state, scale)
+        if self.backend and (found := self.backend.step(state, batch, scale, pull)):
+            return found
         grads, loss, buffers = self.gradients(state, batch)
         if pull:
             anchor, strength = pull
@@ -266,6 +281,15 @@ def _watched(module: nn.Module) -> Iterator[list[tuple[tuple[Any, ...], Any]]]:
         yield seen
     finally:
         hook.remove()
+
+
+def _of_parameters(state: State, scale: Scale | None) -> Scale:
+    """The factors of parameters; those of buffers mean nothing, and other names are refused."""
+    if scale and (unknown := scale.keys() - state.params.keys() - state.buffers.keys()):
+        raise ConfigError(
+            f"scale names no parameter: {sorted(unknown)}; there are: {', '.join(state.params)}"
+        )
+    return {k: s for k, s in (scale or {}).items() if k in state.params}
 
 
 def _unless_still(factor: Tensor | float, new: Tensor, old: Tensor) -> Tensor:

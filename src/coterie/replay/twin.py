@@ -17,7 +17,7 @@ from coterie.core.attack import attack_key
 from coterie.core.data import Federation
 from coterie.core.draws import first_model, first_row
 from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
-from coterie.engine.execution import Stacked
+from coterie.engine.execution import VmapExecution
 from coterie.engine.feed import Feed
 from coterie.engine.stack import Group
 from coterie.peer.learner import Client
@@ -45,7 +45,7 @@ class Twin:
         feed = Feed.of([federation], [client.seed], client.probe or "all", torch.device("cpu"), client.dtype)
         self.feed = dataclasses.replace(feed, client=torch.full_like(feed.client, client.number))
         self.group = Group(self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool))
-        self.execution = Stacked(self.task)
+        self.execution = VmapExecution(self.task)
         self.learns = client.attack is None or client.attack.learns
         self.state = self.first()
 
