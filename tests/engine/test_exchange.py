@@ -232,7 +232,7 @@ def test_methods_with_a_step_of_their_own_stand_behind_the_others() -> None:
     methods = {"one": counting, "FedAvg": {}, "two": {"name": counting, "steps": 2.0}, "Local": {}}
     s = simulator(experiment(methods=methods, train__iterations=8))
     assert [type(g.algorithm).__name__ for g in s.stack.groups] == ["FedAvg", "Local", "Counting"]
-    assert [lane.clients for lane in s.lanes] == [slice(0, 8), slice(8, 16)]
+    assert [lane.clients for lane in s.ranges] == [slice(0, 8), slice(8, 16)]
     while s.t < 8:
         s.advance()
     assert s.clients.parts[2].memory["learned"].tolist() == [6.0] * 4 + [12.0] * 4

@@ -12,9 +12,9 @@ from torch.func import vmap
 
 from coterie.core.task import Task
 from coterie.core.types import State
+from coterie.engine.analytic import analytic_model
 from coterie.engine.feed import Feed, Part
 from coterie.engine.memory import at_once
-from coterie.engine.network import network
 from coterie.engine.stack import Clients, Group, Stack, gather
 
 __all__ = ["Predictor", "accuracies", "accuracy"]
@@ -113,6 +113,6 @@ def _most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
 
 def _logits(task: Task, state: State, x: Tensor) -> Tensor:
     """The outputs of all clients, `[n, width, L]`."""
-    if known := network(task, x.shape[2:]):
+    if known := analytic_model(task, x.shape[2:]):
         return known.logits({**state.params, **state.buffers}, x)
     return vmap(task.logits)(state, x)

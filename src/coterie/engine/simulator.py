@@ -18,7 +18,7 @@ from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.crew import Crew
 from coterie.engine.evaluation import accuracies
 from coterie.engine.exchange import Act, Exchanges, Meetings
-from coterie.engine.execution import Drawn, Execution, Lane, lanes
+from coterie.engine.execution import BatchPlan, ClientRange, Execution, client_ranges
 from coterie.engine.pace import Pace
 from coterie.engine.recorder import Progress
 from coterie.engine.stack import Stack, gather, put
@@ -38,7 +38,7 @@ class Simulator:
         self.stack, self.execution, self.progress = stack, execution, progress
         self.experiment = stack.experiment
         self.clients = stack.initial()
-        self.lanes = lanes(stack, self.clients)
+        self.ranges = client_ranges(stack, self.clients)
         self.crew = Crew(stack.device, execution.side_by_side)
         self.most = stack.size
         """On a GPU: clients that step together."""
@@ -139,9 +139,9 @@ class Simulator:
         stack = self.stack
         lr, at, learns = self._pace(ts), stack.here(ts), self._learns(ts)
         losses = torch.empty(len(ts), stack.size, dtype=stack.dtype, device=stack.device)
-        for lane in self.lanes:
+        for lane in self.ranges:
 
-            def go(block: slice, lane: Lane = lane) -> None:
+            def go(block: slice, lane: ClientRange = lane) -> None:
                 who = None if learns is None else learns[:, block]
                 losses[:, block] = self._through(lane, block, at, lr[:, block], who)
 
@@ -155,14 +155,16 @@ class Simulator:
         if bool(bad.any()):
             self._isolate(bad.any(dim=0), at[bad.int().argmax(dim=0)])
 
-    def _through(self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None) -> Tensor:
+    def _through(
+        self, lane: ClientRange, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None
+    ) -> Tensor:
         """Take a block of a lane's clients through all iterations ts; the losses `[K, n]`."""
         feed = self.stack.feed
         inside = slice(block.start - lane.clients.start, block.stop - lane.clients.start)
         rows, labels = feed.rows(feed.train, feed.draws(ts, block, self.experiment.train.batch))
         state = gather(lane.state, inside)
-        drawn = Drawn(feed.pool, rows, labels, lr, learns)
-        if (found := self.execution.steps(lane.group, state, drawn)) is not None:
+        plan = BatchPlan(feed.pool, rows, labels, lr, learns)
+        if (found := self.execution.steps(lane.group, state, plan)) is not None:
             return found
         unused = torch.zeros_like(lr, dtype=torch.int64)
         keys = feed.keys(ts, block) if self.stack.task.random else unused
@@ -189,7 +191,7 @@ class Simulator:
         return torch.stack(losses)
 
     def _in_halves(
-        self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, reason: str
+        self, lane: ClientRange, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, reason: str
     ) -> Tensor:
         """Go on with half as many clients at a time, from now on too."""
         half = (block.stop - block.start) // 2
@@ -210,7 +212,7 @@ class Simulator:
             parts.append(self._through(lane, one, ts, lr[:, columns], who))
         return torch.cat(parts, dim=1)
 
-    def _blocks(self, lane: Lane) -> Iterator[slice]:
+    def _blocks(self, lane: ClientRange) -> Iterator[slice]:
         """Parts of a lane small enough for the cache; equal if they can be, since each size is compiled."""
         first, n = lane.clients.start, lane.clients.stop - lane.clients.start
         if self.stack.device.type != "cpu":

@@ -15,7 +15,7 @@ from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_row
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
-from coterie.engine.execution import Stacked
+from coterie.engine.execution import VmapExecution
 from coterie.engine.feed import Feed
 from coterie.engine.stack import Group
 from coterie.peer.learner import Client
@@ -50,7 +50,7 @@ class Twin:
             numbers=[client.number] * len(federation.train.count),
         )
         self.group = Group(self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool))
-        self.execution = Stacked(self.task)
+        self.execution = VmapExecution(self.task)
         self.learns = client.attack is None or client.attack.trains
         self.state = self.first()
 

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from coterie.engine.network.kernels import block
+from coterie.engine.analytic.kernels import block
 
 __all__ = ["convolved", "input_gradient", "weight_gradient"]
 

@@ -11,7 +11,7 @@ __all__ = ["block", "kernels"]
 
 
 def kernels(name: str) -> ModuleType | None:
-    """Those for this kind of layers; None: there is no GPU, or none that Triton knows."""
+    """Load the kernels of this name; None: there is no GPU, or none that Triton knows."""
     if not torch.cuda.is_available():
         return None
     try:
@@ -21,5 +21,5 @@ def kernels(name: str) -> ModuleType | None:
 
 
 def block(size: int) -> int:
-    """The side of a tile that holds so many numbers: products are of powers of two, from 16 up."""
+    """Round up to the side of a tile: products are of powers of two, from 16 up."""
     return max(16, 1 << (size - 1).bit_length())

@@ -1,4 +1,4 @@
-"""A chain of known layers: forward, loss, backward, descent, for all clients at once."""
+"""A chain of known layers: forward, loss, backward, for all clients at once."""
 
 from __future__ import annotations
 
@@ -12,47 +12,53 @@ from torch import Tensor, nn
 
 from coterie.core.task import Task
 from coterie.core.types import Tensors
-from coterie.engine.network.batch_norm import BatchNorm
-from coterie.engine.network.convolution import Convolution
-from coterie.engine.network.layer import Gradient, Layer, Outer
-from coterie.engine.network.linear import Linear
-from coterie.engine.network.shapes import Flatten, MaxPool, Relu
+from coterie.engine.analytic.convolution import Convolution
+from coterie.engine.analytic.layers import (
+    BatchNorm,
+    Flatten,
+    Grads,
+    Layer,
+    Linear,
+    MaxPool,
+    OuterProduct,
+    Relu,
+)
 
-__all__ = ["Gradients", "Network", "descend", "network", "written_out"]
+__all__ = ["AnalyticModel", "StackedGradient", "analytic_model", "apply_gradients_", "materialise"]
 
 
-class Gradients(NamedTuple):
-    """What one mini-batch says."""
+class StackedGradient(NamedTuple):
+    """The gradient of each client's loss on its mini-batch."""
 
+    grads: Grads
     loss: Tensor
     """`[n]`"""
-    grads: dict[str, Gradient]
     buffers: Tensors
-    """The buffers that changed."""
+    """Those that changed."""
 
 
 @dataclass(frozen=True)
-class Network:
-    """The layers of a model, from the input on; cross-entropy is its loss."""
+class AnalyticModel:
+    """The layers of a model, from the input on; cross-entropy is the loss."""
 
     layers: tuple[Layer, ...]
     learns: tuple[bool, ...]
-    """Whether a layer, or one before it, has parameters."""
+    """True for a layer that has parameters, or stands behind one that has."""
 
     @property
     def one_by_one(self) -> bool:
-        """Whether on a CPU a layer takes client after client, so that threads can take them side by side."""
+        """True if on a CPU a layer takes client after client, so that threads can take them side by side."""
         return any(isinstance(layer, Convolution) for layer in self.layers)
 
     def logits(self, state: Tensors, x: Tensor) -> Tensor:
-        """Outputs `[n, B, L]` with running statistics."""
+        """Compute the outputs `[n, B, L]` with running statistics."""
         x = _channels_last(x)
         for layer in _pooled_first(self.layers):
             x = layer.evaluate(state, x)
         return x
 
-    def gradients(self, state: Tensors, x: Tensor, y: Tensor, scale: Tensor) -> Gradients:
-        """The mean loss of each client's mini-batch and its gradients, times `scale` `[n]`."""
+    def gradients(self, state: Tensors, x: Tensor, y: Tensor, scale: Tensor) -> StackedGradient:
+        """Differentiate the mean loss of each client's mini-batch; gradients are times `scale` `[n]`."""
         buffers: Tensors = {}
         saved = []
         x = _channels_last(x)
@@ -64,7 +70,7 @@ class Network:
         hit = torch.arange(x.shape[-1], device=x.device) == y[..., None]
         loss = -torch.where(hit, logs, 0.0).sum(dim=-1).mean(dim=-1)
         dy = (logs.exp() - hit.to(x.dtype)) * (scale / y.shape[-1])[:, None, None]
-        grads: dict[str, Gradient] = {}
+        grads: Grads = {}
         for i in reversed(range(len(self.layers))):
             if not self.learns[i]:
                 break
@@ -74,11 +80,11 @@ class Network:
             if dx is None:
                 break
             dy = dx
-        return Gradients(loss, grads, buffers)
+        return StackedGradient(grads, loss, buffers)
 
 
-def network(task: Task, inputs: Sequence[int]) -> Network | None:
-    """The task's model, for samples of shape `inputs`, as known layers; None where one is unknown."""
+def analytic_model(task: Task, inputs: Sequence[int]) -> AnalyticModel | None:
+    """Take the task's model, for samples of shape `inputs`, as known layers; None where one is unknown."""
     model = task.modules[0]
     frozen = any(not p.requires_grad for p in model.parameters())
     if task.loss is not nn.functional.cross_entropy or type(model) is not nn.Sequential or frozen:
@@ -95,25 +101,44 @@ def network(task: Task, inputs: Sequence[int]) -> Network | None:
             known = _OF_FEATURES
         layers.append(layer)
         learns.append(any(True for _ in module.parameters()) or (bool(learns) and learns[-1]))
-    return Network(tuple(layers), tuple(learns)) if known is _OF_FEATURES else None
+    return AnalyticModel(tuple(layers), tuple(learns)) if known is _OF_FEATURES else None
 
 
-def descend(params: Tensors, grads: dict[str, Gradient]) -> None:
-    """θ ← θ - gradient, in place."""
+def apply_gradients_(params: Tensors, grads: Grads, scale: Tensors | None = None) -> None:
+    """Subtract each gradient, times its factor (`[n]` or of the parameter's shape) if any, in place."""
     for name, gradient in grads.items():
-        if isinstance(gradient, Outer):
+        if scale and name in scale:
+            gradient = _scaled(gradient, scale[name])
+        if isinstance(gradient, OuterProduct):
             params[name].baddbmm_(gradient.left.mT, gradient.right, alpha=-1)
         else:
             params[name].sub_(gradient)
 
 
-def written_out(grads: dict[str, Gradient]) -> Tensors:
-    """Every gradient as a tensor."""
-    return {name: torch.bmm(g.left.mT, g.right) if isinstance(g, Outer) else g for name, g in grads.items()}
+def materialise(grads: Grads) -> Tensors:
+    """Write every gradient out as a tensor."""
+    return {name: _dense(gradient) for name, gradient in grads.items()}
+
+
+def _dense(gradient: Tensor | OuterProduct) -> Tensor:
+    return torch.bmm(gradient.left.mT, gradient.right) if isinstance(gradient, OuterProduct) else gradient
+
+
+def _scaled(gradient: Tensor | OuterProduct, factor: Tensor) -> Tensor | OuterProduct:
+    """Multiply by a factor; where that is 0 the result is, whatever the gradient."""
+    if isinstance(gradient, OuterProduct) and factor.dim() == 1:
+        left, right = gradient
+        return OuterProduct(_times(left, factor), _times(right, (factor != 0).to(factor.dtype)))
+    return _times(_dense(gradient), factor)
+
+
+def _times(x: Tensor, factor: Tensor) -> Tensor:
+    factor = factor.view(factor.shape + (1,) * (x.dim() - factor.dim()))
+    return torch.where(factor == 0, 0.0, x * factor)
 
 
 def _pooled_first(layers: Sequence[Layer]) -> list[Layer]:
-    """The same function of the input: what is left by pooling is less to cut off at zero."""
+    """Pool before each ReLU: the same function, and what is left is less to cut off at zero."""
     order = list(layers)
     for i, pair in enumerate(pairwise(layers)):
         if isinstance(pair[0], Relu) and isinstance(pair[1], MaxPool):

@@ -24,7 +24,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
-from coterie.engine.network.kernels import block
+from coterie.engine.analytic.kernels import block
 
 __all__ = ["OutOfResources", "fits", "steps"]
 
@@ -36,7 +36,7 @@ MOST = 128 * 64
 
 
 def fits(hidden: int, classes: int, batch: int) -> bool:
-    """Whether what must stay on the chip does."""
+    """Tell whether what must stay on the chip does."""
     return block(hidden) * max(TILE, block(classes), block(batch)) <= MOST
 
 

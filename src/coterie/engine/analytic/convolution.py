@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.types import Tensors
-from coterie.engine.network.kernels import kernels
-from coterie.engine.network.layer import Forward, Gradient
+from coterie.engine.analytic.kernels import kernels
+from coterie.engine.analytic.layers import Backward, Forward, Layer
 
 __all__ = ["Convolution"]
 
 
 @dataclass(frozen=True)
-class Convolution:
+class Convolution(Layer):
     """A two-dimensional convolution of stride one."""
 
     name: str
@@ -50,12 +50,7 @@ class Convolution:
             return Forward(self.kernels.convolved(x, columns, b, self.size), x, {})
         return Forward(_products(x, w, b), x, {})
 
-    def evaluate(self, state: Tensors, x: Tensor) -> Tensor:
-        return self.forward(state, x).y
-
-    def backward(
-        self, state: Tensors, saved: Tensor, dy: Tensor, inner: bool
-    ) -> tuple[Tensor | None, dict[str, Gradient]]:
+    def backward(self, state: Tensors, saved: Tensor, dy: Tensor, inner: bool) -> Backward:
         x, w, p = saved, state[f"{self.name}.weight"], self.padding
         if x.device.type == "cpu":
             dx, dw = _one_by_one_backward(x, w, dy, inner)
@@ -128,11 +123,11 @@ def _patches(x: Tensor, k: int) -> Tensor:
 
 
 def _columns(w: Tensor) -> Tensor:
-    """Weights `[n, O, C, k, k]` as the factor of a product, `[n, k x k x C, O]`."""
+    """Lay out weights `[n, O, C, k, k]` as the factor of a product, `[n, k x k x C, O]`."""
     return w.permute(0, 3, 4, 2, 1).flatten(1, 3)
 
 
 def _weights(columns: Tensor, w: Tensor) -> Tensor:
-    """The other way round."""
+    """Undo `_columns`."""
     n, o, c, k, _ = w.shape
     return columns.view(n, k, k, c, o).permute(0, 4, 3, 1, 2)

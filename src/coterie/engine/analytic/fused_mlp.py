@@ -1,4 +1,10 @@
-"""Two dense layers with a ReLU between them: on a GPU, all local steps between two events at once."""
+"""All local steps of a small perceptron between two events in one GPU kernel.
+
+An optional shortcut with one entry point, `FusedMLP.steps`: for two dense layers with a ReLU between them
+(the paper's IoT model), plain SGD and float32 on a GPU that Triton knows, a stack's steps are bound by
+reading and writing weights, and one kernel reads and writes each of them once a step. Wherever anything is
+missing, `FusedMLP.of` or `steps` gives None and the same steps are taken one by one: all works without it.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +15,15 @@ import torch
 from torch import Tensor
 
 from coterie.core.types import State
-from coterie.engine.network.batch_norm import BatchNorm
-from coterie.engine.network.kernels import kernels
-from coterie.engine.network.linear import Linear
-from coterie.engine.network.network import Network
-from coterie.engine.network.shapes import Flatten, Relu
+from coterie.engine.analytic.kernels import kernels
+from coterie.engine.analytic.layers import BatchNorm, Flatten, Linear, Relu
+from coterie.engine.analytic.model import AnalyticModel
 
-__all__ = ["Perceptron"]
+__all__ = ["FusedMLP"]
 
 
 @dataclass
-class Perceptron:
+class FusedMLP:
     """A perceptron with one hidden layer, and the kernel that takes it through its steps."""
 
     norm: BatchNorm | None
@@ -29,24 +33,25 @@ class Perceptron:
     kernel: ModuleType | None
 
     @classmethod
-    def of(cls, network: Network) -> Perceptron | None:
-        """None where the network is another one, or there is no kernel for it here."""
-        layers = network.layers[isinstance(network.layers[0], Flatten) :]
+    def of(cls, model: AnalyticModel) -> FusedMLP | None:
+        """Recognise the model; None where it is another one, or there is no kernel for it here."""
+        layers = model.layers[isinstance(model.layers[0], Flatten) :]
         match layers:
             case [BatchNorm() as norm, Linear(bias=True) as first, Relu(), Linear(bias=True) as last]:
-                found = cls(norm, first, last, kernels("perceptron"))
+                found = cls(norm, first, last, kernels("mlp"))
             case [Linear(bias=True) as first, Relu(), Linear(bias=True) as last]:
-                found = cls(None, first, last, kernels("perceptron"))
+                found = cls(None, first, last, kernels("mlp"))
             case _:
                 return None
         return found if found.kernel else None
 
-    def descend(
+    def steps(
         self, state: State, pool: Tensor, rows: Tensor, labels: Tensor, lr: Tensor, learns: Tensor | None
     ) -> Tensor | None:
-        """Through the mini-batches in these rows `[K, n, B]` of the pool, in place; the losses `[K, n]`.
+        """Descend in place through the mini-batches in rows `[K, n, B]` of the pool `[P, ...]`.
 
-        None: nothing was done, since the kernel cannot be used.
+        Labels are `[K, n, B]`, rates and who learns `[K, n]`. Returns the losses `[K, n]`; None: nothing
+        was done, since the kernel cannot be used.
         """
         whole, norm, batch = {**state.params, **state.buffers}, self.norm, rows.shape[-1]
         weights = [

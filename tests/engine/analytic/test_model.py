@@ -11,7 +11,7 @@ from torch.func import vmap
 
 from coterie.core.task import Task
 from coterie.core.types import Batch, State, Tensors
-from coterie.engine.network import convolution, descend, network, written_out
+from coterie.engine.analytic import analytic_model, apply_gradients_, convolution, materialise
 from coterie.models.cnn import Cnn
 from coterie.models.emnist_cnn import EmnistCnn
 from coterie.models.iot_mlp import IotMlp
@@ -58,7 +58,7 @@ def off(a: Tensors, b: Tensors) -> float:
 def test_it_is_what_autograd_finds(model: nn.Module, inputs: tuple[int, ...]) -> None:
     task = Task(model.double())
     state, batch = clients(task, inputs)
-    known = network(task, inputs)
+    known = analytic_model(task, inputs)
     assert known
     want, info = vmap(task.step)(state, batch)
     assert off(state.params, want.params) > 1e-3
@@ -68,10 +68,10 @@ def test_it_is_what_autograd_finds(model: nn.Module, inputs: tuple[int, ...]) ->
     assert off({"loss": found.loss}, info) < 1e-12
     assert off(found.buffers, want.buffers) < 1e-12
     assert found.grads.keys() == state.params.keys()
-    stepped = {k: state.params[k] - g for k, g in written_out(found.grads).items()}
+    stepped = {k: state.params[k] - g for k, g in materialise(found.grads).items()}
     assert off(stepped, want.params) < 1e-12
     here = {k: v.clone() for k, v in state.params.items()}
-    descend(here, found.grads)
+    apply_gradients_(here, found.grads)
     assert off(here, want.params) < 1e-12
     assert off({k: v[1] for k, v in here.items()}, {k: v[1] for k, v in state.params.items()}) == 0.0
 
@@ -133,14 +133,14 @@ def _frozen() -> nn.Module:
     ],
 )
 def test_other_models_are_left_to_autograd(model: nn.Module, inputs: tuple[int, ...]) -> None:
-    assert network(Task(model), inputs) is None
+    assert analytic_model(Task(model), inputs) is None
 
 
 def test_another_loss_is_left_to_autograd() -> None:
     def loss(outputs: Tensor, labels: Tensor) -> Tensor:
         return 2 * nn.functional.cross_entropy(outputs, labels)
 
-    assert network(Task(nn.Sequential(nn.Linear(5, 4)), loss), (5,)) is None
+    assert analytic_model(Task(nn.Sequential(nn.Linear(5, 4)), loss), (5,)) is None
 
 
 @pytest.fixture
@@ -159,8 +159,8 @@ def test_on_a_gpu(model: nn.Module, inputs: tuple[int, ...], dtype: torch.dtype,
     """In float32 with our kernels, which multiply in TF32."""
     task = Task(model.to(dtype))
     state, batch = clients(task, inputs, "cuda")
-    known = network(task, inputs)
+    known = analytic_model(task, inputs)
     assert known
     want, _ = vmap(task.step)(state, batch)
-    descend(state.params, known.gradients({**state.params, **state.buffers}, *batch[:3]).grads)
+    apply_gradients_(state.params, known.gradients({**state.params, **state.buffers}, *batch[:3]).grads)
     assert off(state.params, want.params) < close

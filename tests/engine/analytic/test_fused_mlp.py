@@ -18,17 +18,17 @@ from torch.func import vmap
 
 from coterie.core.task import Task
 from coterie.core.types import Batch, State, Tensors
-from coterie.engine.network import Perceptron, network, perceptron
+from coterie.engine.analytic import FusedMLP, analytic_model, fused_mlp
 from coterie.models.iot_mlp import IotMlp
 from coterie.models.mlp import Mlp
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def made(model: nn.Module, inputs: tuple[int, ...]) -> Perceptron | None:
-    known = network(Task(model), inputs)
+def made(model: nn.Module, inputs: tuple[int, ...]) -> FusedMLP | None:
+    known = analytic_model(Task(model), inputs)
     assert known
-    return Perceptron.of(known)
+    return FusedMLP.of(known)
 
 
 class FullError(Exception):
@@ -42,7 +42,7 @@ def kernel(**changes: Any) -> Any:
 
 
 def test_it_is_known_by_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perceptron, "kernels", lambda name: kernel())
+    monkeypatch.setattr(fused_mlp, "kernels", lambda name: kernel())
     found = made(IotMlp().build((20,), 4), (20,))
     assert found
     assert found.norm
@@ -80,11 +80,11 @@ def test_what_the_kernel_cannot_do_is_left_to_others(monkeypatch: pytest.MonkeyP
     params = {k: torch.zeros(2, *v.shape) for k, v in model.named_parameters()}
 
     def tried(able: Any, pool: Tensor = there) -> tuple[Tensor | None, Any]:
-        monkeypatch.setattr(perceptron, "kernels", lambda name: able)
+        monkeypatch.setattr(fused_mlp, "kernels", lambda name: able)
         one = made(model, (5,))
         assert one
         state = State(params, {}, {}, {}, {})
-        return one.descend(state, pool, rows, labels, lr, None), one.kernel
+        return one.steps(state, pool, rows, labels, lr, None), one.kernel
 
     def steps(weights: list[Tensor], *given: Any) -> Tensor:
         names = ("1.weight", "1.bias", "3.weight", "3.bias")
@@ -158,9 +158,9 @@ class Case:
         return State(*map(copied, self.start))
 
     def at_once(self, state: State, learns: Tensor | None) -> Tensor:
-        one = Perceptron.of(network(self.task, (self.inputs,)))  # type: ignore[arg-type]
+        one = FusedMLP.of(analytic_model(self.task, (self.inputs,)))  # type: ignore[arg-type]
         assert one
-        losses = one.descend(state, self.pool.float(), self.rows, self.labels, self.lr.float(), learns)
+        losses = one.steps(state, self.pool.float(), self.rows, self.labels, self.lr.float(), learns)
         assert losses is not None
         return losses
 
@@ -212,17 +212,17 @@ def test_on_a_gpu_it_is_one_step_after_the_other(
 @on_a_gpu
 def test_on_a_gpu_what_is_too_large_is_left_to_others() -> None:
     case = Case(4, 5000, 3, 2, False, "cuda")
-    one = Perceptron.of(network(case.task, (4,)))  # type: ignore[arg-type]
+    one = FusedMLP.of(analytic_model(case.task, (4,)))  # type: ignore[arg-type]
     assert one
     given = case.pool.float(), case.rows, case.labels, case.lr.float(), None
-    assert one.descend(case.single(), *given) is None
+    assert one.steps(case.single(), *given) is None
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton, which comes with torch for GPUs")
 @pytest.mark.parametrize("norm", [False, True])
 def test_the_kernel_read_by_an_interpreter(norm: bool) -> None:
     """Without a GPU, too: Triton can carry out what it would compile."""
-    code = f"from tests.engine.network.test_perceptron import interpreted; interpreted({norm})"
+    code = f"from tests.engine.analytic.test_fused_mlp import interpreted; interpreted({norm})"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     ended = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
@@ -231,7 +231,7 @@ def test_the_kernel_read_by_an_interpreter(norm: bool) -> None:
 
 
 def interpreted(norm: bool) -> None:
-    from coterie.engine.network.kernels import perceptron as kernels
+    from coterie.engine.analytic.kernels import mlp as kernels
 
     for sizes in ((37, 20, 3, 5), (5, 1, 2, 2)):  # small ones: it takes its time
         case = Case(*sizes, norm, "cpu", n=3, steps=2)
