@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.algorithms.fedavg import FedAvg
 from coterie.core.algorithm import Algorithm
 from coterie.core.registry import describe, find, known
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
-from tests.algorithms.everything import Everything
+from coterie.plugins.algorithms.fedavg import FedAvg
 from tests.conformance import CHECKS, conforms, lived, world
+from tests.plugins.algorithms.everything import Everything
 from tests.trees import pick, same
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {

@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.api import run
     from coterie.core.algorithm import Algorithm, weighted_sum
     from coterie.core.errors import CoterieError
     from coterie.core.registry import register
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State
     from coterie.experiment import Experiment
     from coterie.runs import Run
-    from coterie.simulation import run
 
 __all__ = [
     "Algorithm",
@@ -60,7 +60,7 @@ _HOMES = {
     ),
     "coterie.experiment": ("Experiment",),
     "coterie.runs": ("Run",),
-    "coterie.simulation": ("run",),
+    "coterie.api": ("run",),
 }
 
 

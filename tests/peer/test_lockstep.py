@@ -22,7 +22,7 @@ from tests.peer.loopback import Federation
 from tests.trees import same
 
 CLOSE = 1e-10
-EVERYTHING = {"name": "tests.algorithms.everything:Everything"}
+EVERYTHING = {"name": "tests.plugins.algorithms.everything:Everything"}
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "adam, a probe of five": {

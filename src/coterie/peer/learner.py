@@ -20,6 +20,7 @@ from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.attack import Attack
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
+from coterie.core.model_factory import build_task
 from coterie.core.registry import told
 from coterie.core.sampling import (
     batch_rows,
@@ -34,7 +35,6 @@ from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Info, Message, Probe, Reachable, Start, State
 from coterie.core.validation import ValidatingAlgorithm
 from coterie.experiment import World
-from coterie.models._given import task
 from coterie.peer.inputs import Inputs
 from coterie.peer.transport import Version
 from coterie.schedule import Schedule
@@ -114,7 +114,7 @@ class Client:
         dtype = getattr(torch, e.dtype)
         inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
         return cls(
-            task=task(e.model.name, e.model.options, inputs, own.classes, *how),
+            task=build_task(e.model.name, e.model.options, inputs, own.classes, *how),
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),
