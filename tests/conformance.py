@@ -110,7 +110,8 @@ def life(
         """A call of the contract, by every client."""
 
         def one(hyper: dict[str, Any], *its: Any) -> Any:
-            return call(dataclasses.replace(algorithm, **hyper), task, *its)
+            options = {k: float(v) for k, v in hyper.items()} if execute is one_by_one else hyper
+            return call(dataclasses.replace(algorithm, **options), task, *its)
 
         return execute(one)(values, *given, moment(w, purpose, t))
 
@@ -267,17 +268,12 @@ def numbers_as_tensors(algorithm: Algorithm) -> None:
     """A float hyper-parameter may be a tensor, one value for each client."""
     w = world()
 
-    def exchanged(change: dict[str, Any], hyper: dict[str, Tensor] | None = None) -> Any:
-        return list(islice(life(dataclasses.replace(algorithm, **change), w, vmap, hyper), 4))[-1]
-
-    want = exchanged({})
+    want = lived(algorithm, w)
     for name, value in _floats(algorithm).items():
         tensor = torch.tensor(value, dtype=torch.float64)
-        same(exchanged({name: tensor}), want, 1e-12)
-        values = [value * (1 - 0.15 * i) for i in range(M)]
-        mixed = exchanged({}, {name: torch.tensor(values, dtype=torch.float64)})
-        for i, alone in enumerate([want, *(exchanged({name: v}) for v in values[1:])]):
-            same(pick(mixed, i), pick(alone, i), 1e-10)
+        same(lived(dataclasses.replace(algorithm, **{name: tensor}), w), want, 1e-12)
+        values = {name: value * (1 - 0.15 * torch.arange(M, dtype=torch.float64))}
+        same(list(life(algorithm, w, vmap, values)), list(life(algorithm, w, one_by_one, values)), 1e-10)
 
 
 def nothing_modified(algorithm: Algorithm) -> None:
