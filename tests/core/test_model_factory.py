@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.core.draws import first_model
 from coterie.core.errors import ModelError
 from coterie.core.model_factory import build_task
 from coterie.core.optim import Sgd
 from coterie.core.registry import known
+from coterie.core.sampling import first_model
 from coterie.core.task import Task
 from coterie.engine.preparation import prepare
 from coterie.peer.memory import Network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,16 +10,29 @@ from torch import Tensor
 
 from coterie.core.registry import known
 from coterie.core.task import Task
+from coterie.core.types import Batch, Context, State, Tensors
+from coterie.engine.analytic import analytic_model
 from coterie.engine.checkpoint import load
-from coterie.engine.execution import ByHand, Stacked
-from coterie.engine.network import network
+from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution, _step
 from coterie.engine.preparation import Plan, prepare
 from coterie.engine.simulate import simulate
 from coterie.engine.simulator import Simulator
+from coterie.engine.stack import Group
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
+from tests.trees import one_by_one
 
-__all__ = ["EVERY_METHOD", "Outcome", "by_hand", "experiment", "finished", "hard", "outcome", "simulator"]
+__all__ = [
+    "EVERY_METHOD",
+    "LoopExecution",
+    "Outcome",
+    "by_hand",
+    "experiment",
+    "finished",
+    "hard",
+    "outcome",
+    "simulator",
+]
 
 EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in known("algorithm")} | {
     "FedAvg+": {"switch": 12}
@@ -125,14 +139,37 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
 _WHOLE = ("params", "buffers", "optim", "steps", "diverged")
 
 
-def by_hand(task: Task) -> ByHand:
+def by_hand(task: Task) -> AnalyticExecution:
     """The execution for known layers, of samples that are features."""
-    known = network(task, [1])
+    known = analytic_model(task, [1])
     assert known
-    return ByHand(task, known)
+    return AnalyticExecution(task, known)
+
+
+class LoopExecution(Execution):
+    """One client after the other, each as it would compute alone: what the engine is held against."""
+
+    side_by_side = False
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def step(
+        self,
+        group: Group,
+        hyper: Tensors,
+        state: State,
+        batch: Batch,
+        ctx: Context,
+        learns: Tensor | None,
+    ) -> tuple[State, Tensor]:
+        step, given = partial(_step, self.task, group), (hyper, state, batch, ctx)
+        if learns is None:
+            return one_by_one(lambda *one: step(*one, None))(*given)
+        return one_by_one(step)(*given, learns)
 
 
 def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:
     """The only stack of an experiment, before its first iteration."""
     (stack,) = prepare(experiment).stacks
-    return Simulator(stack, Stacked(stack.task), progress)
+    return Simulator(stack, VmapExecution(stack.task), progress)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.engine.execution import OneByOne, Stacked
+from coterie.engine.execution import VmapExecution
 from coterie.engine.preparation import prepare
 from coterie.engine.simulate import simulate
 from tests.engine.recording import Recording, Watcher
-from tests.engine.small import EVERY_METHOD, by_hand, experiment, outcome, simulator
+from tests.engine.small import EVERY_METHOD, LoopExecution, by_hand, experiment, outcome, simulator
 
 # Client 1's inputs are so large that its first step overflows, and its second loss is not a number.
 OVERFLOW: dict[str, Any] = {
@@ -25,7 +25,7 @@ OVERFLOW: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("execution", [Stacked, OneByOne, by_hand])
+@pytest.mark.parametrize("execution", [VmapExecution, LoopExecution, by_hand])
 def test_it_is_named_left_alone_and_reported(tmp_path: Path, execution: Any) -> None:
     watcher, recording = Watcher(), Recording(tmp_path)
     plan = prepare(experiment(methods=EVERY_METHOD, **OVERFLOW))

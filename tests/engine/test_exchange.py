@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from coterie.core.types import State
-from coterie.engine.exchange import broadcast, exchange, message_bytes
 from coterie.engine.simulator import Simulator
 from coterie.engine.stack import gather
 from coterie.schedule import Meeting
@@ -37,7 +36,7 @@ def client(s: Simulator, i: int) -> State:
 def test_the_star_averages_what_it_heard_by_hand() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
-    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
+    s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
     for k, now in s.clients.whole.params.items():
         mean = (before[k][0] + before[k][1] + before[k][3]) / 3
         torch.testing.assert_close(now[1], mean, rtol=0, atol=1e-15)
@@ -47,7 +46,7 @@ def test_the_star_averages_what_it_heard_by_hand() -> None:
 def test_stars_that_hear_each_other_read_the_models_from_before() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
-    exchange(s.stack, s.clients, meeting(s, [0, 1], [[1], [0]], [[1], [1]]), 5)
+    s.exchanges.mix(meeting(s, [0, 1], [[1], [0]], [[1], [1]]), 5)
     for k, now in s.clients.whole.params.items():
         mean = (before[k][0] + before[k][1]) / 2
         for star in (0, 1):
@@ -58,9 +57,9 @@ def test_neighbours_adopt_the_new_model_of_their_star() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
     met = meeting(s, [3], [[0, 2]], [[1, 1]])
-    exchange(s.stack, s.clients, met, 5)
+    s.exchanges.mix(met, 5)
     met[0] = met[0]._replace(told=torch.tensor([[True, False]]))
-    broadcast(s.stack, s.clients, met, 6)
+    s.exchanges.adopt(met, 6)
     for k, now in s.clients.whole.params.items():
         assert torch.equal(now[0], now[3])
         assert not torch.equal(now[0], before[k][0])
@@ -75,7 +74,7 @@ def test_lost_replies_never_enter(method: str) -> None:
         s = at_rest({"name": method})
         for v in s.clients.whole.params.values():
             v[2] = value
-        exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
+        s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
         ends.append(clone(client(s, 1)))
     same(ends[1], ends[0])
     same(ends[2], ends[0])
@@ -85,7 +84,7 @@ def test_lost_replies_never_enter(method: str) -> None:
 def test_nobody_heard_changes_nothing(method: str) -> None:
     s = at_rest({"name": method})
     before = clone(s.tensors())
-    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[0, 0, 0]]), 5)
+    s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[0, 0, 0]]), 5)
     same(s.tensors(), before)
 
 
@@ -95,8 +94,8 @@ def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
     for heard in (0, 1):
         s = at_rest({"name": method})
         s.clients.whole.params["3.bias"][2, 0] = torch.inf
-        events = exchange(s.stack, s.clients, meeting(s, [1], [[0, 2]], [[1, heard]]), 5)
-        assert all(e.neighbours == [0] for e in events)
+        events = s.exchanges.mix(meeting(s, [1], [[0, 2]], [[1, heard]]), 5)
+        assert all(e["neighbours"] == [0] for e in events)
         ends.append(clone(client(s, 1)))
     same(ends[1], ends[0])
 
@@ -114,13 +113,13 @@ def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
 def test_the_size_of_a_message(method: Any, numbers: int, dtype: str, size: int) -> None:
     s = at_rest(method, dtype=dtype)
-    assert message_bytes(s.stack, s.clients) == [numbers * size]
+    assert [m.weight for m in s.exchanges.mail] == [numbers * size]
 
 
 def test_running_statistics_travel_but_counters_do_not() -> None:
     s = at_rest(model__norm="batch")
     affine, statistics = 2 * 5, 2 * 5
-    assert message_bytes(s.stack, s.clients) == [(53 + affine + statistics) * 8]
+    assert [m.weight for m in s.exchanges.mail] == [(53 + affine + statistics) * 8]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ def test_what_is_written_down_is_what_is_remembered() -> None:
         others = torch.ones(len(after), dtype=torch.bool)
         others[touched] = False
         assert torch.equal(after[others], before[others])
-    assert kinds == {"wake"}
+    assert kinds == {"mix"}
     assert rows > 10
 
 
@@ -187,12 +186,12 @@ def test_neighbours_that_mix_write_that_down_too() -> None:
     rows: list[dict[str, Any]] = []
     while s.t < 6:
         rows += s.advance()
-    wake, *received = rows
-    assert (wake["kind"], wake["t"], len(wake["neighbours"])) == ("wake", 5, 3)
-    assert [(r["kind"], r["t"], r["neighbours"]) for r in received] == [("receive", 6, [wake["client"]])] * 3
-    assert [r["client"] for r in received] == wake["neighbours"]
-    for r in received:
-        assert s.clients.parts[0].rows["w"][r["client"], wake["client"]] == r["weight"][0]
+    mixed, *adopted = rows
+    assert (mixed["kind"], mixed["t"], len(mixed["neighbours"])) == ("mix", 5, 3)
+    assert [(r["kind"], r["t"], r["neighbours"]) for r in adopted] == [("adopt", 6, [mixed["client"]])] * 3
+    assert [r["client"] for r in adopted] == mixed["neighbours"]
+    for r in adopted:
+        assert s.clients.parts[0].rows["w"][r["client"], mixed["client"]] == r["weight"][0]
 
 
 def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +232,7 @@ def test_methods_with_a_step_of_their_own_stand_behind_the_others() -> None:
     methods = {"one": counting, "FedAvg": {}, "two": {"name": counting, "steps": 2.0}, "Local": {}}
     s = simulator(experiment(methods=methods, train__iterations=8))
     assert [type(g.algorithm).__name__ for g in s.stack.groups] == ["FedAvg", "Local", "Counting"]
-    assert [lane.clients for lane in s.lanes] == [slice(0, 8), slice(8, 16)]
+    assert [lane.clients for lane in s.ranges] == [slice(0, 8), slice(8, 16)]
     while s.t < 8:
         s.advance()
     assert s.clients.parts[2].memory["learned"].tolist() == [6.0] * 4 + [12.0] * 4

@@ -58,7 +58,7 @@ def test_stopped_after_every_event(tmp_path: Path, make: Any, stacks: int) -> No
         stop = partial(_second, itertools.count())
         run(prepare(make()), tmp_path / "stopped", recording, resume=stops > 0, stop=stop)
         stops += 1
-    assert stops > 10
+    assert stops > 8  # between an exchange and its broadcast it does not stop
     equal(recording, want, plan)
 
 

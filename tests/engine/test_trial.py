@@ -87,8 +87,8 @@ def test_every_method_is_tried() -> None:
         ("matrix", "mix must report 'distance' of shape [2], one number for each message, got [2, 1]"),
         ("number", "methods.mine: mix must report tensors, but 'weight' is float"),
         ("taken", "methods.mine: mix reports 'neighbours', a name that is taken"),
-        ("pace", "methods.mine: pace must give a finite number, got 'slow' at iteration 1"),
-        ("pace raises", "methods.mine: pace failed at iteration 22: ZeroDivisionError: oops ("),
+        ("lr_scale", "methods.mine: lr_scale must give a finite number, got 'slow' at iteration 1"),
+        ("lr_scale raises", "methods.mine: lr_scale failed at iteration 22: ZeroDivisionError: oops ("),
     ],
 )  # fmt: skip
 def test_methods_that_do_not_keep_the_contract(how: str, words: str) -> None:
@@ -116,7 +116,7 @@ def test_methods_and_attacks_that_do(changes: dict[str, Any]) -> None:
         ("floats", "'tests.engine.wrong:Lie': labels must stay "),
         ("none", "'tests.engine.wrong:Lie': labels must stay "),
         ("labels raise", "attack: 'tests.engine.wrong:Lie' failed: KeyError: 'label' ("),
-        ("learns", "attack: 'tests.engine.wrong:Lie': learns must be true or false, got function"),
+        ("trains", "attack: 'tests.engine.wrong:Lie': trains must be true or false, got function"),
     ],
 )  # fmt: skip
 def test_attacks_that_do_not_keep_the_contract(how: str, words: str) -> None:

@@ -51,9 +51,9 @@ def test_versions_count_changes_and_go_on_after_a_restart() -> None:
     learner = Learner(client(), incarnation=3)
     assert learner.now.version == Version(3, 0)
     learner.local()
-    learner.wake([Heard(1, learner.offer())])
+    learner.mix([Heard(1, learner.offer())])
     learner.idle()
-    learner.receive(Heard(1, learner.offer()))
+    learner.adopt(Heard(1, learner.offer()))
     assert (learner.now.version, learner.now.t) == (Version(3, 3), 2)
     before = learner.now
     again = Learner(client(), incarnation=4, at=before)
@@ -67,7 +67,7 @@ def test_an_entry_of_the_row_can_be_given_away() -> None:
     learner = Learner(client())
     first = learner.now.state.rows["w"]
     learner.local()
-    learner.wake([Heard(j, learner.offer()) for j in (0, 1, 3)])
+    learner.mix([Heard(j, learner.offer()) for j in (0, 1, 3)])
     learned = learner.now.state.rows["w"]
     assert (learned[[0, 1, 3]] != first[[0, 1, 3]]).all()
     learner.forget(1)
@@ -83,7 +83,7 @@ def test_only_rows_are_forgotten_whatever_the_shapes_of_the_rest() -> None:
     one = client(experiment=e)
     learner = Learner(one)
     learner.local()
-    learner.wake([Heard(j, learner.offer()) for j in (0, 1, 3)])
+    learner.mix([Heard(j, learner.offer()) for j in (0, 1, 3)])
     before = learner.now.state
     assert {len(v) for v in before.memory.values()} > {len(before.rows["w"])} == {6}
     (world,) = e.worlds()
@@ -100,14 +100,14 @@ def test_only_rows_are_forgotten_whatever_the_shapes_of_the_rest() -> None:
 def test_no_reply_changes_nothing() -> None:
     learner = Learner(client())
     before = learner.now.state
-    learner.wake([])
+    learner.mix([])
     same(learner.now.state, before)
 
 
 def test_accuracy_is_a_share_and_none_without_samples(tmp_path: Path) -> None:
     one = settings(1, tmp_path, data={"validation": 0.0})
     peer = one.client_of("p1", one.federation(None))
-    found = peer.accuracy(peer.first())
+    found = peer.accuracy(peer.first(), 0)
     assert found.keys() == {"personal", "global", "validation"}
     assert found["validation"] is None
     assert isinstance(found["personal"], float)

@@ -22,6 +22,7 @@ from tests.peer.loopback import Federation
 from tests.trees import same
 
 CLOSE = 1e-10
+EVERYTHING = {"name": "tests.plugins.algorithms.everything:Everything"}
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "adam, a probe of five": {
@@ -33,6 +34,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "mixed": {"name": "KD-PDFL", "adoption": "mix", "step": "softmax"},
             "base": {"name": "FedAvg", "share": "base"},
         },
+    },
+    "everything, on all its samples": {"methods": {"all": EVERYTHING}, "train__personalize": 0.2},
+    "everything, on a probe of five, attacked": {
+        "methods": {"some": {**EVERYTHING, "noise": 0.1}},
+        "exchange__probe": 5,
+        "exchange__holdout": 0.5,
+        "attack": {"name": "gaussian_noise", "share": 0.3},
     },
     "tokens": {
         "model": {"name": "tests.engine.nets:Tokens"},
@@ -78,7 +86,10 @@ def check(world: World, over: Over, folder: Path, want: Want) -> None:
     hosts = hosts_of(world)
     asyncio.run(over(hosts, folder, world.experiment.train.iterations))
     got = tensors([h.learner.now.state for h in hosts])
-    same(got, {k: v for k, v in want[world.name, world.seed].tensors.items() if "/" in k}, CLOSE)
+    outcome = want[world.name, world.seed]
+    same(got, {k: v for k, v in outcome.tensors.items() if "/" in k}, CLOSE)
+    tested = [h.learner.client.accuracy(h.learner.now.state, h.learner.now.t)["personal"] for h in hosts]
+    assert tested == pytest.approx(outcome.metrics[-1]["personal"], abs=1e-6)
 
 
 def worlds(experiment: Experiment) -> dict[str, World]:

@@ -23,6 +23,7 @@ from tests.peer.free import Peer, settings
 from tests.waiting import eventually
 
 METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in EVERY_METHOD.items()} | {
+    "everything": {"name": "tests.plugins.algorithms.everything:Everything"},
     "mixed": {"name": "KD-PDFL", "adoption": "mix", "step": "softmax", "outputs": "centred"},
 }
 

@@ -138,6 +138,6 @@ def test_rows_of_a_run_folder_from_journals() -> None:
     assert [results.reached(rows) for rows in (one, other, [])] == [10, 20, 0]
     assert results.reached([{"kind": "local", "t": [3, 9], "event": 9}]) == 9
     assert list(results.exchanges([one, other], {"p0": 0, "p1": 1})) == [
-        {"world": 0, "t": 6, "kind": "receive", "client": 1, "neighbours": [0], **info},
-        {"world": 0, "t": 7, "kind": "wake", "client": 0, "neighbours": [1], **info},
+        {"world": 0, "t": 6, "kind": "adopt", "client": 1, "neighbours": [0], **info},
+        {"world": 0, "t": 7, "kind": "mix", "client": 0, "neighbours": [1], **info},
     ]

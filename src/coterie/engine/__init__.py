@@ -2,8 +2,8 @@
 
 stack       worlds that fit together, laid end to end on one axis of clients
 feed        every client's mini-batches, probes and test samples
-execution   how local steps are carried out: by hand, stacked, or one client at a time
-network/    the chain rule written out for layers that are known
+execution   how local steps are carried out: by analytic gradients or by vmap
+analytic/   the chain rule written out for layers that are known
 crew        blocks of clients side by side, one thread each
 pace        how large every client's local steps are
 meetings    who meets whom in every world

@@ -6,6 +6,7 @@ client ever trains on padding. Only what is looked at as a whole (probe, test) i
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.data import Federation, Split
-from coterie.core.draws import batch_rows, probe_rows, step_keys
+from coterie.core.sampling import batch_rows, held_out, probe_rows, step_keys, training_order
 from coterie.core.types import Probe
 
 __all__ = ["Feed", "Part"]
@@ -56,6 +57,8 @@ class Feed:
     """`[N]` each client's number in its world"""
     owned: Tensor
     """`[N]` how many training samples a client has, on the host, where a GPU need not be waited for"""
+    held: Tensor
+    """`[N]` how many of them, the last ones, are set aside: no mini-batch has one of them"""
     probe_size: int | Literal["all"]
     dtype: torch.dtype
     """Of what is computed; inputs may be whole numbers."""
@@ -68,8 +71,15 @@ class Feed:
         probe: int | Literal["all"],
         device: torch.device,
         dtype: torch.dtype,
+        *,
+        holdouts: Sequence[float] | None = None,
+        numbers: Sequence[int] | None = None,
     ) -> Feed:
-        """The federations of worlds that stand beside each other; equal pools are kept once."""
+        """Lay the federations of worlds end to end; equal pools are kept once.
+
+        `holdouts`: the share of training samples that each world sets aside, 0 unless its algorithm
+        `holds_out`. `numbers` `[N]`: of the clients in their worlds, if these are not 0, 1, 2 and so on.
+        """
         pools = {id(f.pool): f.pool for f in federations}
         offsets, at = {}, 0
         for key, pool in pools.items():
@@ -86,22 +96,30 @@ class Feed:
             return Part(*(p.to(device) for p in parts))
 
         pool = torch.cat(list(pools.values()))
+        ids = torch.cat([torch.arange(int(n)) for n in sizes])
+        client = ids if numbers is None else torch.tensor(numbers)
+        trains, helds = [], []
+        shares = holdouts or [0.0] * len(seeds)
+        for f, seed, share, who in zip(federations, seeds, shares, client.split(sizes.tolist()), strict=True):
+            trains.append(_shuffled(f.train, seed, who) if share else f.train)
+            helds.append(held_out(f.train.count, share) if share else torch.zeros_like(f.train.count))
         return cls(
             pool=pool.to(device, dtype if pool.is_floating_point() else None),
-            train=part([f.train for f in federations]),
+            train=part(trains),
             validation=part([f.validation for f in federations]),
             personal=part([f.personal for f in federations]),
             uniform=part([f.uniform for f in federations]),
             seed=torch.tensor(seeds).repeat_interleave(sizes).to(device),
-            client=torch.cat([torch.arange(int(n)) for n in sizes]).to(device),
+            client=client.to(device),
             owned=torch.cat([f.train.count for f in federations]),
+            held=torch.cat(helds).to(device),
             probe_size=probe,
             dtype=dtype,
         )
 
     def draws(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
         """Positions in `train` of the mini-batches of some clients at iterations ts, `[K, n, B]`."""
-        first, count = self.train.first[clients, None], self.train.count[clients, None]
+        first, count = self.train.first[clients, None], (self.train.count - self.held)[clients, None]
         return first + batch_rows(self.seed[clients], ts[:, None], self.client[clients], count, batch)
 
     def keys(self, ts: Tensor, clients: slice) -> Tensor:
@@ -132,5 +150,14 @@ class Feed:
             seed, client = self.seed[clients], self.client[clients]
             draws = probe_rows(seed, t, client, size[:, None], self.probe_size)
             at, mask = self.train.first[clients, None] + draws, torch.ones_like(draws, dtype=torch.bool)
+        held = mask & (at - self.train.first[clients, None] >= (size - self.held[clients])[:, None])
         x, y = self.samples(self.train, at)
-        return Probe(x, y, mask, size.to(self.dtype))
+        return Probe(x, y, mask, size.to(self.dtype), held)
+
+
+def _shuffled(split: Split, seed: int, client: Tensor) -> Split:
+    """Put each client's samples into the order in which its last ones are held out."""
+    order = training_order(seed, client, split.count)
+    real = torch.arange(order.shape[-1]) < split.count[:, None]
+    at = (order + (split.count.cumsum(0) - split.count)[:, None])[real]
+    return dataclasses.replace(split, index=split.index[at], label=split.label[at])

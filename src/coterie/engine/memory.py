@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
-from coterie.core.contract import Checked
 from coterie.core.data import Federation
-from coterie.core.draws import first_row
 from coterie.core.errors import NoRoomError
 from coterie.core.registry import own_code
+from coterie.core.sampling import context, first_row
 from coterie.core.task import Task
-from coterie.core.types import Start
+from coterie.core.types import Start, State
+from coterie.core.validation import ValidatingAlgorithm
 from coterie.experiment import World
 
-__all__ = ["at_once", "in_parts", "models_bytes", "room_for_clients"]
+__all__ = ["at_once", "in_parts", "models_bytes", "nbytes", "room_for_clients"]
 
 BOOKS = 500
 """Bytes that dealing takes for each client, at the least, whatever the client gets."""
@@ -26,6 +27,11 @@ MODELS = 0.8
 """The part of the memory that is there for models; the rest is for data and what comes and goes."""
 PASSING = 256 << 20
 """Bytes that what comes and goes may take at once, at the least; more if a GPU has much more."""
+
+
+def nbytes(tensors: Mapping[str, Tensor]) -> int:
+    """Add up the bytes of tensors."""
+    return sum(v.numel() * v.element_size() for v in tensors.values())
 
 
 def at_once(each: int, device: torch.device) -> int:
@@ -47,23 +53,25 @@ def room_for_clients(worlds: Sequence[World]) -> None:
 
 
 def models_bytes(world: World, federation: Federation, task: Task) -> int:
-    """What the models of a world take, each with its batch and what its method remembers."""
-    parameters = list(task.model.parameters())
-    sample, clients = federation.pool[0].numel(), world.experiment.data.clients
-    numbers = COPIES * sum(p.numel() for p in parameters) + world.experiment.train.batch * sample
-    numbers += max(clients, _remembered(world, task))  # the first row of W is there for every method
-    if isinstance(probe := world.experiment.exchange.probe, int):
-        numbers += probe * sample
-    return clients * numbers * parameters[0].element_size()
+    """Count the bytes of a world's clients: states, gradients, mini-batches, probes."""
+    clients, e = world.experiment.data.clients, world.experiment
+    state = _first_state(world, task)
+    number = next(iter(state.params.values())).element_size()
+    samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
+    each = number * samples * federation.pool[0].numel()
+    each += (COPIES - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
+    each += max(number * clients, sum(map(nbytes, state[3:])))  # all begin with a row of W
+    return clients * each
 
 
-def _remembered(world: World, task: Task) -> int:
-    """Count the numbers that one client of a world keeps in `memory` and `rows`."""
-    label, (params, buffers) = f"methods.{world.label}", task.start(0)
+def _first_state(world: World, task: Task) -> State:
+    """Make the state of one client of a world."""
+    label, (params, buffers) = f"methods.{world.label}", task.init_params(0)
     row = first_row(0, world.experiment.data.clients, next(iter(params.values())).dtype)
+    ctx = context("init", world.seed, 0, 0, last=0, every=1)
     with own_code(f"{label}: init failed"):
-        state = Checked(method=world.algorithm, its=label).init(task, Start(params, buffers, row))
-    return sum(v.numel() for part in (state.memory, state.rows) for v in part.values())
+        algorithm = ValidatingAlgorithm(inner=world.algorithm, its=label)
+        return algorithm.init(task, Start(params, buffers, row), ctx)
 
 
 def in_parts(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:

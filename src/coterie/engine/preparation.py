@@ -16,9 +16,9 @@ from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
 from coterie.core.model_factory import build_task
 from coterie.core.task import Task
-from coterie.engine.execution import ByHand, Execution, Stacked
+from coterie.engine.analytic import analytic_model
+from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution
 from coterie.engine.memory import room_for_clients
-from coterie.engine.network import network
 from coterie.engine.recorder import Progress
 from coterie.engine.stack import Stack, stacks
 from coterie.engine.trial import trial
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
             rest = f"train.iterations = {train.iterations}{closing}; use a smaller one"
             if schedule.phase(every := schedule.exchange.every) != "exchange":
                 found.append(f"there is no exchange at all: exchange.every = {every}, but {rest}")
-            elif text := member.algorithm.idle(schedule.last):
+            elif text := member.algorithm.unused_options(schedule.last):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
             found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
         return list(dict.fromkeys(found))
@@ -141,7 +141,10 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
     """By hand where the model's layers are known, else stacked; compiled if that is asked for, or pays."""
-    experiment, known = stack.experiment, network(stack.task, stack.members[0].federation.pool.shape[1:])
+    experiment, known = (
+        stack.experiment,
+        analytic_model(stack.task, stack.members[0].federation.pool.shape[1:]),
+    )
     parameters = sum(p.numel() for p in stack.task.model.parameters())
     work = float(parameters) * stack.size * experiment.train.iterations
     pays = work > WORTH_COMPILING and not (known and known.one_by_one and stack.device.type == "cpu")
@@ -155,7 +158,7 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
         torch.compiler.reset()  # what an earlier stack compiled would count against this one
         if progress:
             progress.stage("compiling the local step")
-    return ByHand(stack.task, known, compiled) if known else Stacked(stack.task, compiled)
+    return AnalyticExecution(stack.task, known, compiled) if known else VmapExecution(stack.task, compiled)
 
 
 def _device(name: str) -> torch.device:

@@ -64,7 +64,7 @@ def simulate(
         else:
             _evaluate(simulator, recorder, progress)
         while simulator.t < stack.iterations:
-            if stop():
+            if simulator.settled and stop():
                 save()
                 return False
             before = simulator.stepped
@@ -72,7 +72,7 @@ def simulate(
                 recorder.exchange(row)
             if simulator.due():
                 _evaluate(simulator, recorder, progress)
-            if time.monotonic() - clock > checkpoint_every:
+            if simulator.settled and time.monotonic() - clock > checkpoint_every:
                 save()
                 clock = time.monotonic()
             if progress:

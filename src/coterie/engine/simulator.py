@@ -13,17 +13,15 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import CheckpointError, NoRoomError
-from coterie.core.types import Batch, Tensors
+from coterie.core.types import Batch, Context, Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.crew import Crew
 from coterie.engine.evaluation import accuracies
-from coterie.engine.exchange import Event, broadcast, exchange, message_bytes
-from coterie.engine.execution import Drawn, Execution, Lane, lanes
-from coterie.engine.meetings import Meetings, sent
+from coterie.engine.exchange import Act, Exchanges, Meetings
+from coterie.engine.execution import BatchPlan, ClientRange, Execution, client_ranges
 from coterie.engine.pace import Pace
 from coterie.engine.recorder import Progress
 from coterie.engine.stack import Stack, gather, put
-from coterie.schedule import Meeting
 
 __all__ = ["Simulator"]
 
@@ -40,7 +38,7 @@ class Simulator:
         self.stack, self.execution, self.progress = stack, execution, progress
         self.experiment = stack.experiment
         self.clients = stack.initial()
-        self.lanes = lanes(stack, self.clients)
+        self.ranges = client_ranges(stack, self.clients)
         self.crew = Crew(stack.device, execution.side_by_side)
         self.most = stack.size
         """On a GPU: clients that step together."""
@@ -51,13 +49,13 @@ class Simulator:
         self.diverged = torch.zeros(n, dtype=torch.int64, device=stack.device)
         """The iteration at which a client's loss stopped being finite; 0: it did not."""
         self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
-        self.message_bytes = message_bytes(stack, self.clients)
+        self.exchanges = Exchanges(stack, self.clients)
         self.stepped = 0
         """Client-steps taken since this object was made."""
         self._sound = torch.ones(n, dtype=torch.bool)
         """Who did not diverge, on the host."""
-        self._pace, self._meetings = Pace(stack), Meetings(stack)
-        self._met: tuple[int, dict[int, Meeting]] = (-1, {})
+        self._pace = Pace(stack)
+        self._met: Meetings = {}
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that changes, by name; the very tensors."""
@@ -84,28 +82,23 @@ class Simulator:
             self.t = int(ts[-1])
             return []
         self.t += 1
-        woke = phase == "exchange"
-        if woke or self._met[0] != self.t - 1:  # a broadcast goes to those who met one iteration before
-            asked = self.t if woke else self.t - 1
-            self._met = asked, self._meetings.at(asked, self._sound)
-        meetings = self._met[1]
-        act = exchange if woke else broadcast
-        events = act(self.stack, self.clients, meetings, self.t)
-        number = sent(meetings, woke)
-        self.bytes += torch.tensor(
-            [
-                size * number[m.id]
-                for group, size in zip(self.stack.groups, self.message_bytes, strict=True)
-                for m in group.members
-            ]
-        )
-        return [self._row(event, "wake" if woke else "receive") for event in events]
+        act: Act = "mix" if phase == "exchange" else "adopt"
+        if act == "mix":
+            self._met = self.exchanges.meetings(self.t, self._sound)
+        rows = getattr(self.exchanges, act)(self._met, self.t)
+        self.bytes += self.exchanges.bytes_sent(self._met, act)
+        return rows
+
+    @property
+    def settled(self) -> bool:
+        """False between an exchange and its broadcast, which goes to those who met: nothing is saved then."""
+        return self.stack.members[0].schedule.phase(self.t + 1) != "broadcast"
 
     def foresee(self) -> None:
         """Draw who meets in the exchange that follows the next local steps, if one does."""
         following = self._next_stop() + 1
         if self.stack.members[0].schedule.phase(following) == "exchange":
-            self._meetings.foresee(following)
+            self.exchanges.foresee(following)
 
     def due(self) -> bool:
         """Whether now is the time to evaluate."""
@@ -114,7 +107,7 @@ class Simulator:
     def evaluate(self) -> list[dict[str, Any]]:
         """Rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
         self._isolate(~_finite(self.clients.whole.params), self.t)
-        found = accuracies(self.stack.task, self.stack.feed, self.clients.whole)
+        found = accuracies(self.stack, self.clients, self.t)
         found["loss"] = (self.loss_sum / self.steps).cpu()
         found = {k: torch.where(self._sound, v, torch.nan) for k, v in found.items()}
         self.loss_sum.zero_()
@@ -129,16 +122,6 @@ class Simulator:
             }
             rows.append(row)
         return rows
-
-    def _row(self, event: Event, kind: str) -> dict[str, Any]:
-        return {
-            "world": event.world,
-            "t": self.t,
-            "kind": kind,
-            "client": event.client,
-            "neighbours": event.neighbours,
-            **event.info,
-        }
 
     def _next_stop(self) -> int:
         """The last of the local iterations that can be taken in one go."""
@@ -156,9 +139,9 @@ class Simulator:
         stack = self.stack
         lr, at, learns = self._pace(ts), stack.here(ts), self._learns(ts)
         losses = torch.empty(len(ts), stack.size, dtype=stack.dtype, device=stack.device)
-        for lane in self.lanes:
+        for lane in self.ranges:
 
-            def go(block: slice, lane: Lane = lane) -> None:
+            def go(block: slice, lane: ClientRange = lane) -> None:
                 who = None if learns is None else learns[:, block]
                 losses[:, block] = self._through(lane, block, at, lr[:, block], who)
 
@@ -172,23 +155,30 @@ class Simulator:
         if bool(bad.any()):
             self._isolate(bad.any(dim=0), at[bad.int().argmax(dim=0)])
 
-    def _through(self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None) -> Tensor:
+    def _through(
+        self, lane: ClientRange, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None
+    ) -> Tensor:
         """Take a block of a lane's clients through all iterations ts; the losses `[K, n]`."""
         feed = self.stack.feed
         inside = slice(block.start - lane.clients.start, block.stop - lane.clients.start)
         rows, labels = feed.rows(feed.train, feed.draws(ts, block, self.experiment.train.batch))
         state = gather(lane.state, inside)
-        drawn = Drawn(feed.pool, rows, labels, lr, learns)
-        if (found := self.execution.steps(lane.group, state, drawn)) is not None:
+        plan = BatchPlan(feed.pool, rows, labels, lr, learns)
+        if (found := self.execution.steps(lane.group, state, plan)) is not None:
             return found
-        keys = feed.keys(ts, block) if self.stack.task.random else torch.zeros_like(lr, dtype=torch.int64)
+        unused = torch.zeros_like(lr, dtype=torch.int64)
+        keys = feed.keys(ts, block) if self.stack.task.random else unused
+        ctx = Context(unused, unused.bool(), unused, unused)
+        if lane.group.overrides("local"):
+            ctx = self.stack.context("local", ts[:, None], block)
         hyper = {k: v[inside] for k, v in lane.hyper.items()}
         losses: list[Tensor] = []
         for k in range(len(ts)):
             mask, reason = None if learns is None else learns[k], ""
             try:
                 batch = Batch(feed.inputs(rows[k]), labels[k], lr[k], keys[k])
-                state, loss = self.execution.step(lane.group, hyper, state, batch, mask)
+                now = Context(*(part[k] for part in ctx))
+                state, loss = self.execution.step(lane.group, hyper, state, batch, now, mask)
                 losses.append(loss)
             except torch.OutOfMemoryError as error:
                 reason = str(error)  # and not the error itself, which holds on to all that the step had made
@@ -201,7 +191,7 @@ class Simulator:
         return torch.stack(losses)
 
     def _in_halves(
-        self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, reason: str
+        self, lane: ClientRange, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, reason: str
     ) -> Tensor:
         """Go on with half as many clients at a time, from now on too."""
         half = (block.stop - block.start) // 2
@@ -222,7 +212,7 @@ class Simulator:
             parts.append(self._through(lane, one, ts, lr[:, columns], who))
         return torch.cat(parts, dim=1)
 
-    def _blocks(self, lane: Lane) -> Iterator[slice]:
+    def _blocks(self, lane: ClientRange) -> Iterator[slice]:
         """Parts of a lane small enough for the cache; equal if they can be, since each size is compiled."""
         first, n = lane.clients.start, lane.clients.stop - lane.clients.start
         if self.stack.device.type != "cpu":

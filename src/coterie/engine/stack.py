@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -20,9 +20,9 @@ from torch.func import vmap
 from coterie.core.algorithm import Algorithm
 from coterie.core.attack import Attack
 from coterie.core.data import Federation
-from coterie.core.draws import first_model
+from coterie.core.sampling import Purpose, first_model, first_row
 from coterie.core.task import Task
-from coterie.core.types import Start, State, Tensors
+from coterie.core.types import Context, Start, State, Tensors
 from coterie.engine.feed import Feed
 from coterie.engine.memory import in_parts, models_bytes
 from coterie.experiment import Experiment, World
@@ -64,6 +64,18 @@ class Group(NamedTuple):
         options: dict[str, Any] = hyper  # floats, or tensors that stand for them
         return dataclasses.replace(self.algorithm, **options) if options else self.algorithm
 
+    def vmapped(self, task: Task, call: str) -> Callable[..., Any]:
+        """Map a call of the contract over clients: `(hyper, state, ...)`, each with an axis of them."""
+
+        def one(hyper: Tensors, *given: Any) -> Any:
+            return getattr(self.method(hyper), call)(task, *given)
+
+        return vmap(one)
+
+    def overrides(self, call: str) -> bool:
+        """Tell whether the algorithm has its own version of a call of the contract."""
+        return getattr(type(self.algorithm), call) is not getattr(Algorithm, call)
+
 
 @dataclass(frozen=True, eq=False)
 class Stack:
@@ -79,7 +91,16 @@ class Stack:
         """The clients' data, brought to the device when they are first needed."""
         federations = [m.federation for m in self.members]
         seeds = [m.world.seed for m in self.members]
-        return Feed.of(federations, seeds, self.experiment.exchange.probe, self.device, self.dtype)
+        holdouts = [
+            m.world.experiment.exchange.holdout if m.algorithm.holds_out else 0.0 for m in self.members
+        ]
+        probe = self.experiment.exchange.probe
+        return Feed.of(federations, seeds, probe, self.device, self.dtype, holdouts=holdouts)
+
+    def context(self, purpose: Purpose, t: int | Tensor, clients: slice | Tensor) -> Context:
+        """Make the context of calls of some clients of axis N; all worlds of a stack share its phases."""
+        seed, client = self.feed.seed[clients], self.feed.client[clients]
+        return self.members[0].schedule.context(purpose, t, client, seed)
 
     def release(self) -> None:
         """Give the data's place on the device to the next stack."""
@@ -112,11 +133,9 @@ class Stack:
         width = max(m.schedule.clients for m in self.members)
         states = []
         for group in self.groups:
-            states.append(vmap(partial(self._init, group))(group.hyper, self._starts(group, width)))
+            starts, ctx = self._starts(group, width), self.context("init", 0, group.clients)
+            states.append(group.vmapped(self.task, "init")(group.hyper, starts, ctx))
         return Clients.of(self.groups, states)
-
-    def _init(self, group: Group, hyper: Tensors, start: Start) -> State:
-        return group.method(hyper).init(self.task, start)
 
     def _starts(self, group: Group, width: int) -> Start:
         """What all clients of a group begin with."""
@@ -141,9 +160,8 @@ class Stack:
             tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
             return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
 
-        row = torch.zeros(m, width, dtype=self.dtype, device=self.device)
-        row[:, :m] = (1 - torch.eye(m, dtype=self.dtype)) / m
-        return Start(stacked(0), stacked(1), row)
+        row = first_row(torch.arange(m), m, self.dtype)
+        return Start(stacked(0), stacked(1), self._home(torch.nn.functional.pad(row, (0, width - m))))
 
     def _home(self, tensor: Tensor) -> Tensor:
         dtype = self.dtype if tensor.is_floating_point() else tensor.dtype

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from coterie.core.algorithm import Algorithm, heard_only
+from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
-from coterie.core.contract import Checked, same_tensors
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.registry import own_code, told
+from coterie.core.sampling import Purpose
 from coterie.core.task import Task
-from coterie.core.types import Batch, Inbox, Message, Probe, State, Tensors
-from coterie.engine.pace import try_pace
+from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
+from coterie.core.validation import ValidatingAlgorithm, same_tensors
 from coterie.engine.stack import Group, Stack, gather
 from coterie.schedule import Schedule
 
@@ -34,8 +34,9 @@ def trial(stack: Stack, group: Group) -> None:
     """Try a method, its attack and its channels on its first two clients; an error names what is wrong."""
     _try_clients(stack, group)
     for member in {repr(m.algorithm): m for m in group.members}.values():
+        checked = ValidatingAlgorithm(inner=member.algorithm, its=f"methods.{member.world.label}")
         for t in (1, member.schedule.last):
-            try_pace(member, t)
+            checked.lr_scale(t)
     for schedule in {id(m.schedule): m.schedule for m in group.members}.values():
         _try_links(schedule)
 
@@ -46,22 +47,27 @@ def _try_clients(stack: Stack, group: Group) -> None:
     t = torch.zeros(1, dtype=torch.int64, device=stack.device)
     x, y = feed.samples(feed.train, feed.draws(t, two, stack.experiment.train.batch)[0])
     ones = torch.ones(2, dtype=stack.dtype, device=stack.device)
-    key = feed.keys(t, two)[0]
-    batch = Batch(x, y, 0 * ones, key)
+    batch = Batch(x, y, 0 * ones, feed.keys(t, two)[0])
     mask = torch.ones_like(y, dtype=torch.bool)
     mask[:, 1:] = False  # all but one are padding
-    probe = Probe(x, y, mask, ones)
+    probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
     hyper = {k: v[:2] for k, v in group.hyper.items()}
-    start, label = stack.start([task.start(0)], 2, 2), f"methods.{world.label}"
+    start, label = stack.start([task.init_params(0)], 2, 2), f"methods.{world.label}"
 
-    def attempt(do: Callable[..., Any], *args: Any) -> Any:
+    def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
+        """Call the algorithm by the name of a call, or a function of it, for two clients at once."""
+
         def one(hyper: Tensors, *its: Any) -> Any:
-            method = group.method(hyper)
-            return do(Checked(method=method, its=label, where=", batched over clients"), *its)
+            inner = group.method(hyper)
+            checked = ValidatingAlgorithm(inner=inner, its=label, where=", batched over clients")
+            return getattr(checked, call)(task, *its) if isinstance(call, str) else call(checked, *its)
 
         return _named(stack, group, lambda: vmap(one)(hyper, *args))
 
-    state: State = attempt(lambda method, s: method.init(task, s), start)
+    def ctx(purpose: Purpose) -> Context:
+        return stack.context(purpose, 0, two)
+
+    state: State = attempt("init", start, ctx("init"))
     one = gather(state, torch.tensor(0))  # alone first: messages about shapes are plainer
     logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
     shape, wanted = (
@@ -73,15 +79,18 @@ def _try_clients(stack: Stack, group: Group) -> None:
             f"model {type(task.model).__name__} puts out {shape} for {wanted[0]} samples, but the labels "
             f"need {wanted}: one number for each of {classes} classes"
         )
-    attempt(lambda _, s, inputs: task.logits(s, inputs), state, x)
-    state = attempt(lambda method, s, b: method.local(task, s, b)[0], state, batch)
-    offers: Message = attempt(lambda method, s: method.offer(task, s), state)
+    attempt("predict", state, x, probe)
+    state = attempt("local", state, batch, ctx("local"))[0]
+    offers: Message = attempt("offer", state, probe, ctx("offer"))
     if not offers:
         return
-    for act, senders in ((Checked.mix, 2), (Checked.mix, 1), (Checked.adopt, 1)):
-        attempt(lambda method, *a, act=act: act(method, task, *a)[0], state, _inbox(offers, senders), probe)
+    pair = _inbox(offers, 2)
+    attempt("ask", state, Reachable(pair.slot, pair.heard), ctx("ask"))
+    for act, senders in (("mix", 2), ("mix", 1), ("adopt", 1)):
+        attempt(act, state, _inbox(offers, senders), probe, ctx(act))
     if group.attack:
-        attempt(partial(_lie, world.experiment.attack.name, group.attack, task), state, offers, probe, key)
+        lie = partial(_lie, world.experiment.attack.name, group.attack, task)
+        attempt(lie, state, offers, probe, ctx("attack"))
 
 
 def _lie(
@@ -92,10 +101,10 @@ def _lie(
     state: State,
     honest: Message,
     probe: Probe,
-    key: Tensor,
+    ctx: Context,
 ) -> Message:
     with own_code(f"attack: offer of {name!r} failed, batched over clients"):
-        given = attack.offer(task, state, honest, probe, key)
+        given = attack.offer(task, state, honest, probe, ctx)
     return same_tensors(f"attack: offer of {name!r}", given, honest)
 
 
@@ -105,7 +114,7 @@ def _inbox(offers: Message, senders: int) -> Inbox:
     messages = {k: m[:, None].expand(2, senders, *m.shape[1:]) for k, m in offers.items()}
     heard = (torch.arange(senders, device=device) == 0).expand(2, senders)
     slot = torch.tensor([[1, 0], [0, 0]], device=device)[:, :senders]
-    return heard_only(Inbox(messages, heard, slot, torch.zeros(2, dtype=torch.int64, device=device)))
+    return drop_unsound(Inbox(messages, heard, slot))
 
 
 def _try_links(schedule: Schedule) -> None:
@@ -127,7 +136,7 @@ def _named(stack: Stack, group: Group, call: Callable[[], T]) -> T:
         inside.pop()
 
     hooks = []
-    for evaluated in stack.task.evaluated:
+    for evaluated in stack.task.modules:
         for name, module in evaluated.named_modules():
             where = f"layer {name!r} ({type(module).__name__})" if name else f"model {type(module).__name__}"
             hooks.append(module.register_forward_pre_hook(partial(enter, where)))

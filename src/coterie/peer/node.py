@@ -17,6 +17,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from coterie.peer import wire
@@ -219,7 +220,7 @@ class Node:
             return
         self.exchanges += 1
         self.company.weigh(heard, mixed.info)
-        if self.client.algorithm.adoption == "ignore":  # so do the others of the run: nobody would use it
+        if not self.client.algorithm.listens:  # nor do the others of the run: nobody would use it
             return
         letter = await self._letter(mixed.now)
         alive = self.roster.alive()
@@ -239,9 +240,20 @@ class Node:
             for peer, address in alive.items()
             if peer not in self.pulls and not company.rests(peer, clock, seconds)
         }
-        asked = chosen(self.client, self.settings.exchange, t, free, company.slots, usual)
+        asked = await self._wanted(chosen(self.client, self.settings.exchange, t, free, company.slots, usual))
         awaited = [peer.id for peer in asked if usual.get(peer.id, 0.0) <= seconds]
         return await self.pulls.ask(asked, t, awaited, seconds)
+
+    async def _wanted(self, reachable: list[Asked]) -> list[Asked]:
+        """Let the algorithm choose among those in reach of whom it knows something; strangers are asked."""
+        now, slots = self.worker.now, self.company.slots
+        known = [peer.id for peer in reachable if peer.id in slots]
+        if not known:
+            return reachable
+        async with self._speaking:
+            ask = partial(self._speaker.ask, now.state, now.t, [slots[peer] for peer in known])
+            wanted = dict(zip(known, await aside(self.schema.bytes, ask), strict=True))
+        return [peer for peer in reachable if wanted.get(peer.id, True)]
 
     async def _pull(self, peer: Asked, t: int) -> Letter | None:
         assert self._transport is not None

@@ -83,7 +83,8 @@ async def serve(
                 "t": node.worker.now.t,
             },
         )
-        if (adoption := client.algorithm.adoption) in ("replace", "average"):
+        adoption = client.algorithm.adoption
+        if client.algorithm.listens and adoption != "mix":
             log.warning(
                 "trusts every member",
                 extra={

@@ -158,7 +158,7 @@ class Worker:
             taken, refused = self._newer(letters, gone)
             if not taken:
                 return Woken(None, [], refused)
-            act = partial(self.learner.wake, [Heard(slot, letter.message) for letter, slot in taken])
+            act = partial(self.learner.mix, [Heard(slot, letter.message) for letter, slot in taken])
             heard = [[x.sender, x.version, slot] for x, slot in taken]
             digests, since = [x.mark for x, _ in taken], [x.since for x, _ in taken]
             mixed = self._recorded("wake", act, heard=heard, digests=digests, since=since)
@@ -177,7 +177,7 @@ class Worker:
             self._refuse_closing()
             slot = self._slot(letter.sender, gone)
             facts = {"peer": letter.sender, "version": letter.version, "slot": slot, "digest": letter.mark}
-            act = partial(self.learner.receive, Heard(slot, letter.message))
+            act = partial(self.learner.adopt, Heard(slot, letter.message))
             mixed = self._recorded("adopt", act, **facts, since=letter.since)
             self.company.record(letter)
             return mixed
@@ -304,7 +304,7 @@ class Worker:
         now, began = self.learner.now, time.monotonic()
         loss = sum(self._losses) / len(self._losses) if self._losses else None
         self._losses.clear()
-        facts: dict[str, Any] = {"t": now.t, "loss": loss, **self.learner.client.accuracy(now.state)}
+        facts: dict[str, Any] = {"t": now.t, "loss": loss, **self.learner.client.accuracy(now.state, now.t)}
         if self.sparing:
             self._rested = began + max(REST, SHARE * (time.monotonic() - began))
         self._report("evaluated", {**facts, "event": now.version.event})

@@ -152,14 +152,14 @@ class _Life:
                     for peer, version, slot in row["heard"]:
                         yield from self._wait(others, peer, Version(*version))
                         heard.append(Received(slot, _offer(others[peer], Version(*version))))
-                    self._compare(row, self.twin.wake(row["t"], heard), others)
+                    self._compare(row, self.twin.mix(row["t"], heard), others)
                     self.wakes += 1
                     self._changed(row)
                 case "adopt":
                     peer, version = row["peer"], Version(*row["version"])
                     yield from self._wait(others, peer, version)
                     one = Received(row["slot"], _offer(others[peer], version))
-                    self._compare(row, self.twin.receive(row["t"], one), others)
+                    self._compare(row, self.twin.adopt(row["t"], one), others)
                     self.adoptions += 1
                     self._changed(row)
                 case "slot" if row["event"] is not None:

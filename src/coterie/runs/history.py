@@ -66,7 +66,7 @@ class History:
                 k, nothing = len(others), [None] * len(others)
                 if not all(0 <= c < self.clients for c in (client, *others)):
                     raise ValueError(f"it names more clients than the {self.clients} there are")
-                moments.append((t, client, row["kind"] == "receive", row.get("confidence"), k))
+                moments.append((t, client, row["kind"] in ("adopt", "receive"), row.get("confidence"), k))
                 weight, distance = row.get("weight", nothing), row.get("distance", nothing)
                 heard = row.get("heard", [True] * k)
                 pairs += zip([t] * k, [client] * k, others, weight, distance, heard, strict=True)

@@ -53,7 +53,7 @@ def exchanges(journals: Sequence[Rows], clients: Mapping[str, int]) -> Iterator[
                 {
                     "world": 0,
                     "t": row["t"],
-                    "kind": "wake" if wake else "receive",
+                    "kind": "mix" if wake else "adopt",
                     "client": client,
                     "neighbours": [clients[peer] for peer in senders],
                     **row["info"],

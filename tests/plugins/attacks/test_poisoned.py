@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from coterie import Run, run
-from coterie.core.attack import attack_key
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import known
 from coterie.engine.preparation import prepare
@@ -88,16 +87,22 @@ def test_a_star_hears_what_the_bare_attack_sends(name: str) -> None:
 
     def message(client: int) -> dict[str, torch.Tensor]:
         own, clients = gather(before, torch.tensor(client)), torch.tensor([client])
-        honest = group.algorithm.offer(task, own)
+        honest = task.select(own)
         if not attacker[client]:
             return honest
-        return attack.offer(task, own, honest, pick(feed.probe(clients, t), 0), attack_key(0, t, client))
+        return attack.offer(
+            task,
+            own,
+            honest,
+            pick(feed.probe(clients, t), 0),
+            s.stack.context("attack", t, torch.tensor(client)),
+        )
 
     for star, neighbours, heard in zip(*meeting[:2], meeting.heard, strict=True):
-        own = group.algorithm.offer(task, gather(before, star))
+        own = task.select(gather(before, star))
         models = [own, *(message(int(n)) for n in neighbours[heard])]
         want = {k: torch.stack([m[k] for m in models]).mean(dim=0) for k in own}
-        same(group.algorithm.offer(task, gather(s.clients.whole, star)), want, 1e-10)
+        same(task.select(gather(s.clients.whole, star)), want, 1e-10)
 
 
 def test_only_attackers_train_on_wrong_labels_and_tests_stay() -> None:

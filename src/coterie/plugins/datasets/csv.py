@@ -16,7 +16,7 @@ from torch import Tensor
 from coterie.core.data import Dataset, Samples
 from coterie.core.errors import DataError, UnknownNameError
 from coterie.core.registry import register
-from coterie.plugins.datasets._files import located, reading
+from coterie.data_files.catalogue import located, reading
 
 __all__ = ["Csv"]
 

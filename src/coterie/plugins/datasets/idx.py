@@ -20,7 +20,7 @@ import torch
 from coterie.core.data import Dataset, Samples
 from coterie.core.errors import DataError
 from coterie.core.registry import register
-from coterie.plugins.datasets._files import located, reading
+from coterie.data_files.catalogue import located, reading
 
 __all__ = ["Idx"]
 

@@ -11,7 +11,7 @@ from coterie.core.arrays import default_class_names, samples
 from coterie.core.data import Dataset
 from coterie.core.errors import DataError
 from coterie.core.registry import register
-from coterie.plugins.datasets._files import located, reading
+from coterie.data_files.catalogue import located, reading
 
 __all__ = ["Npz"]
 
