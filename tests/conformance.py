@@ -195,6 +195,24 @@ def order_of_clients(algorithm: Algorithm) -> None:
     same(lived(algorithm, moved), pick(lived(algorithm, w), order), 1e-12)
 
 
+def equal_clients(algorithm: Algorithm) -> None:
+    """Clients alike in model, data, keys and whom they hear stay alike."""
+    w, first = world(), torch.zeros(M, dtype=torch.int64)
+    alike = World(
+        w.task,
+        pick(w.starts, first),
+        [pick(batch, first) for batch in w.batches],
+        pick(w.probes, first),
+        w.senders,
+        w.slots[first],
+        w.heard[first],
+        w.ids[first],
+    )
+    start, *rest = lived(algorithm, alike)
+    for states in (start, *(states for states, _ in rest)):
+        same(states, pick(states, first), 1e-12)
+
+
 def order_of_messages(algorithm: Algorithm) -> None:
     """Permuting the inbox changes nothing."""
     w = world()
@@ -350,6 +368,7 @@ CHECKS: dict[str, Callable[[Algorithm], None]] = {
     for check in (
         batched_is_one_by_one,
         order_of_clients,
+        equal_clients,
         order_of_messages,
         empty_inbox,
         lost_messages,

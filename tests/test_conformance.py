@@ -20,8 +20,12 @@ from tests.plugins.algorithms.everything import Everything
 from tests.trees import pick, same
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "Ditto": [{"pull": "now", "adoption": "mix"}, {"share": "base", "adoption": "ignore"}],
     "FedAvg": [{"adoption": "average"}, {"adoption": "mix"}, {"adoption": "ignore"}, {"share": "base"}],
     "FedAvg+": [{"switch": 0}, {"switch": 0, "adoption": "mix"}, {"switch": 3, "adoption": "average"}],
+    "FedAvg-Gaussian": [{"clip": 1.0, "adoption": "average"}, {"share": "!norm", "adoption": "mix"}],
+    "FedProx": [{"mu": 1.0, "adoption": "average"}, {"share": "base", "adoption": "ignore"}],
+    "FedRep": [{"head": 1.0, "head_rate": 3.0}, {"share": "all", "head": 0.1, "adoption": "mix"}],
     "KD-PDFL": [
         {"step": "sign", "adoption": "mix"},
         {"step": "fixed", "regularizer": "l2", "outputs": "logits"},
@@ -29,6 +33,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"adoption": "ignore", "outputs": "0", "distance": "cosine", "share": "base"},
         {"share": ("0.*", "1.running_*"), "c_base": 5.0},
     ],
+    "PENS": [{"sampled": 1, "top": 1, "switch": 0}, {"top": 1, "adoption": "mix"}, {"adoption": "average"}],
 }
 """Options beside the defaults, under which a method must hold the same."""
 

@@ -123,9 +123,9 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
                     member.clients.start - group.clients.start, member.clients.stop - group.clients.start
                 )
                 m = member.schedule.clients
-                for part, width in (("memory", None), ("rows", m)):
+                for part, width in (("memory", ...), ("rows", slice(m))):
                     kept = {k: t[inside] for k, t in tensors.items() if k.startswith(f"{part}/{g}/")}
-                    own |= {f"{part}/{k.split('/', 2)[2]}": t[:, :width] for k, t in kept.items()}
+                    own |= {f"{part}/{k.split('/', 2)[2]}": t[:, width] for k, t in kept.items()}
                 rows = {
                     name: [
                         {k: v for k, v in r.items() if k != "world"} for r in rows if r["world"] == member.id

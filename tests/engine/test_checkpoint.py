@@ -23,6 +23,7 @@ TENSORS = {
     "buffers/n": torch.tensor(5),
     "optim/none": torch.zeros(0, 2),
 }
+TENSORS["memory/0/again"] = TENSORS["params/x"]  # one tensor under two names
 MOMENT = Checkpoint("feed", "beef", 1, 17, {"metrics": 120, "exchanges": 0}, TENSORS)
 
 

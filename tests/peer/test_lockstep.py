@@ -48,6 +48,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "exchange__probe": 5,
         "methods": {"KD-PDFL": {}, "FedAvg": {}},
     },
+    "few are asked, much is set": {
+        "methods": {
+            "friends": {"name": "PENS", "sampled": 2, "top": 1, "switch": 12, "adoption": "average"},
+            "now": {"name": "Ditto", "pull": "now", "share": "!norm", "adoption": "mix"},
+            "head": {"name": "FedRep", "head": 0.3, "head_rate": 3.0},
+            "clipped": {"name": "FedAvg-Gaussian", "clip": 1.0, "adoption": "average"},
+        },
+        "train__optimizer": {"name": "adam", "weight_decay": 0.01},
+    },
     "attacked": {
         "attack": {"name": "sign_flip", "share": 0.3},
         "methods": {"half": {"name": "FedAvg", "adoption": "average"}},

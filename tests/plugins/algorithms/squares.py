@@ -22,7 +22,8 @@ def half_square(outputs: Tensor, y: Tensor) -> Tensor:
 
 
 ONE, TWO = (
-    Task(nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(n))).double(), half_square) for n in (1, 2)
+    Task(nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(n))).double(), half_square)
+    for n in (1, 2)
 )
 
 

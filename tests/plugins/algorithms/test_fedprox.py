@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.core.algorithm import guarded_adopt, guarded_mix
+from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.fedprox import FedProx
 from tests.conformance import lived, world
@@ -36,8 +36,11 @@ def test_an_exchange_moves_what_pulls() -> None:
 
 
 @pytest.mark.parametrize("adoption", ["replace", "average", "mix", "ignore"])
-def test_without_the_pull_it_is_fedavg(adoption: str) -> None:
-    mine, fedavg = (lived(m(adoption=adoption), world()) for m in (lambda **o: FedProx(mu=0.0, **o), FedAvg))
+def test_without_the_pull_it_is_fedavg(adoption: Adoption) -> None:
+    mine, fedavg = (
+        lived(FedProx(mu=0.0, adoption=adoption), world()),
+        lived(FedAvg(adoption=adoption), world()),
+    )
     same(mine[0][:3], fedavg[0][:3])
     for (state, info), (other, reported) in zip(mine[1:], fedavg[1:], strict=True):
         same((state[:3], info), (other[:3], reported))

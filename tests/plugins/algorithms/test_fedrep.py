@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.core.algorithm import guarded_mix
+from coterie.core.algorithm import Adoption, guarded_mix
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.fedper import FedPer
 from coterie.plugins.algorithms.fedrep import FedRep
@@ -59,7 +59,7 @@ def test_all_learns_in_the_closing_phase(t: int) -> None:
 
 
 @pytest.mark.parametrize("adoption", ["replace", "average", "mix"])
-def test_fedper_is_fedavg_of_the_base(adoption: str) -> None:
+def test_fedper_is_fedavg_of_the_base(adoption: Adoption) -> None:
     same(lived(FedPer(adoption=adoption), world()), lived(FedAvg(adoption=adoption, share="base"), world()))
     same(lived(FedPer(adoption=adoption, share="all"), world()), lived(FedAvg(adoption=adoption), world()))
 
@@ -68,7 +68,10 @@ def test_with_the_head_alone_the_base_stands_still() -> None:
     first, (one, _), (two, _), *_ = lived(FedRep(head=1.0), world())
     base = [k for k in first.params if not k.startswith("4.")]
     for name in base:
-        same((two.params[name], two.optim[f"velocity.{name}"]), (first.params[name], first.optim[f"velocity.{name}"]))
+        same(
+            (two.params[name], two.optim[f"velocity.{name}"]),
+            (first.params[name], first.optim[f"velocity.{name}"]),
+        )
     # one step of the head is FedAvg's, which does not depend on how the base moves
     _, (other, _), *_ = lived(FedAvg(), world())
     for name in first.params.keys() - set(base):

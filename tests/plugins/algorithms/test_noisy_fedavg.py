@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from coterie.core.algorithm import guarded_mix
+from coterie.core.algorithm import Adoption, guarded_mix
 from coterie.core.sampling import context
 from coterie.core.task import Task
 from coterie.core.types import Message, Start
@@ -14,7 +14,7 @@ from coterie.plugins.algorithms.noisy_fedavg import NoisyFedAvg
 from tests.conformance import lived, world
 from tests.plugins.algorithms.scalars import inbox, probe, row
 from tests.plugins.algorithms.squares import TWO, client, moment, values
-from tests.trees import same
+from tests.trees import pick, same
 
 
 def sent(method: NoisyFedAvg, *weights: float) -> Message:
@@ -54,14 +54,13 @@ def test_the_noise_is_normal_and_new_in_every_message() -> None:
 
 
 @pytest.mark.parametrize("adoption", ["replace", "average", "mix", "ignore"])
-def test_without_noise_and_clipping_it_is_fedavg(adoption: str) -> None:
+def test_without_noise_and_clipping_it_is_fedavg(adoption: Adoption) -> None:
     quiet = NoisyFedAvg(clip=1e9, noise=0.0, adoption=adoption, share="base")
     same(lived(quiet, world()), lived(FedAvg(adoption=adoption, share="base"), world()))
 
 
 def test_running_statistics_are_sent_as_they_are() -> None:
-    *_, (states, _) = lived(NoisyFedAvg(), world())
-    task = world().task
-    state = type(states)(*({k: v[0] for k, v in part.items()} for part in states))
-    message = NoisyFedAvg(noise=1.0).offer(task, state, probe(), moment())
-    assert {k for k, m in message.items() if (m - {**state.params, **state.buffers}[k]).any()} == set(state.params)
+    method, w = NoisyFedAvg(noise=1.0), world()
+    state = pick(lived(method, w)[-1][0], 0)
+    message, own = method.offer(w.task, state, probe(), moment()), {**state.params, **state.buffers}
+    assert {k for k, m in message.items() if (m - own[k]).any()} == state.params.keys()

@@ -84,4 +84,3 @@ def test_everybody_asked_and_taken_is_fedavg() -> None:
 def test_a_stage_that_never_comes_is_told() -> None:
     assert PENS(switch=10).unused_options(10) is None
     assert "switch = 11" in str(PENS(switch=11).unused_options(10))
-

@@ -59,7 +59,7 @@ class Ditto(Algorithm):
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         phi, info = self.fedavg.adopt(task, shared(state), inbox, probe, ctx)
-        return exchanged(state, phi), info
+        return exchanged(state, phi) if self.listens else state, info
 
     @property
     def fedavg(self) -> FedAvg:

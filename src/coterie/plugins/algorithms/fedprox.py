@@ -44,7 +44,7 @@ class FedProx(FedAvg):
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         new, info = FedAvg.adopt(self, task, state, inbox, probe, ctx)
-        return anchored(new), info
+        return anchored(new) if self.listens else new, info
 
     def search_space(self) -> SearchSpace:
         return {**Algorithm.search_space(self), "mu": (0.001, 0.01, 0.1, 1.0)}

@@ -3,8 +3,8 @@ r"""FedAvg under Gaussian noise: what is sent is clipped and made noisy.
 $\tilde\theta_j = \theta_j \min\left(1, \frac{C}{\lVert\theta_j\rVert_2}\right) + \sigma\,\varepsilon$ with
 $\varepsilon \sim \mathcal{N}(0, 1)$, new in every message
 
-The star averages what it hears with its own model as it is. The building blocks of differential privacy and no
-more: nothing is accounted for, no ε or δ is promised, and running statistics are sent as they are.
+The star averages what it hears with its own model as it is. These are building blocks of differential
+privacy and no more: nothing is accounted for, no ε or δ is promised, running statistics are sent as they are.
 
 Wei, Li, Ding, Ma, Yang, Farokhi, Jin, Quek, Poor: Federated learning with differential privacy: algorithms
 and performance analysis. IEEE TIFS 2020 (there: noising before aggregation, NbAFL).

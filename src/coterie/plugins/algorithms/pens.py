@@ -55,7 +55,7 @@ class PENS(Algorithm):
         later = ctx.t >= self.switch
         liked = reachable.mask & often[reachable.slot]
         pool = torch.where(later & liked.any(), liked, reachable.mask)
-        u = ctx.stream("ask").uniform(len(often))[reachable.slot]
+        u = ctx.stream("ask").uniform(1, client=reachable.slot)[:, 0]
         return pool & (ranks(torch.where(pool, u, torch.inf)) < torch.where(later, self.top, self.sampled))
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
