@@ -40,7 +40,7 @@ def client(algorithm: Algorithm, task: Task, *weights: float) -> State:
 
 def batch(y: float, lr: float = 0.1) -> Batch:
     """One sample, x = 1."""
-    return Batch(numbers([1.0])[:, None], numbers([y]), torch.tensor(lr).double(), torch.tensor(0))
+    return Batch(numbers([1.0])[:, None], numbers([y]), numbers([lr])[0], torch.tensor(0))
 
 
 def values(tensors: Tensors) -> list[float]:

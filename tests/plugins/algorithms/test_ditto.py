@@ -8,7 +8,7 @@ import pytest
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
 from coterie.core.types import State
-from coterie.plugins.algorithms.ditto import Ditto, anchor, exchanged, remembering, shared
+from coterie.plugins.algorithms.ditto import Ditto, anchor, remembering, shared
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.local import Local
 from tests.conformance import lived, world
@@ -19,8 +19,8 @@ from tests.trees import same
 
 def two(method: Ditto, theta: float, phi: float) -> State:
     """A client with a personal model, and one that travels and travelled as it is."""
-    state = client(method, ONE, theta)
-    return exchanged(state, shared(client(method, ONE, phi)))
+    travelling = shared(client(method, ONE, phi))
+    return remembering(client(method, ONE, theta), travelling, travelling.params)
 
 
 def models(state: State) -> list[float]:
@@ -64,11 +64,11 @@ def test_an_exchange_is_of_the_travelling_model_alone() -> None:
 
 
 def test_what_travels_comes_back_from_memory() -> None:
-    phi = shared(client(Ditto(), ONE, 3.0))._replace(optim={})
-    state = remembering(client(Ditto(), ONE, 1.0), phi)
+    own, phi = client(Ditto(), ONE, 1.0), shared(client(Ditto(), ONE, 3.0))
+    state = remembering(own, phi, own.params)
     same(shared(state), phi)
     assert models(state) == [1.0, 3.0, 1.0]
-    assert values(state.memory) == [1.0, 3.0]
+    assert values(state.memory) == [1.0, 3.0]  # the anchor comes first
 
 
 @pytest.mark.parametrize("adoption", ["replace", "average", "mix", "ignore"])

@@ -41,25 +41,25 @@ class Ditto(Algorithm):
 
     def init(self, task: Task, start: Start, ctx: Context) -> State:
         own = Algorithm.init(self, task, start, ctx)
-        return exchanged(own, own)
+        return remembering(own, own, own.params)
 
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
         phi = shared(state)
-        towards = anchor(state) if self.pull == "round" else phi.params
+        last = anchor(state)
         strength = self.lam * (~ctx.closing).to(batch.lr)
-        theta, info = task.step(state, batch, pull=(towards, strength))
-        return remembering(theta, task.step(phi, batch)[0]), info
+        theta, info = task.step(state, batch, pull=(last if self.pull == "round" else phi.params, strength))
+        return remembering(theta, task.step(phi, batch)[0], last), info
 
     def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
         return self.fedavg.offer(task, shared(state), probe, ctx)
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         phi, info = self.fedavg.mix(task, shared(state), inbox, probe, ctx)
-        return exchanged(state, phi), info
+        return remembering(state, phi, phi.params), info
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         phi, info = self.fedavg.adopt(task, shared(state), inbox, probe, ctx)
-        return exchanged(state, phi) if self.listens else state, info
+        return remembering(state, phi, phi.params) if self.listens else state, info
 
     @property
     def fedavg(self) -> FedAvg:
@@ -72,8 +72,7 @@ class Ditto(Algorithm):
 
 def shared(state: State) -> State:
     """Unpack φ with its own buffers and optimiser."""
-    names = state.params, state.buffers, state.optim
-    parts = zip(("params", "buffers", "optim"), names, strict=True)
+    parts = zip(State._fields[:3], state[:3], strict=True)
     return State(*({k: state.memory[f"shared.{part}.{k}"] for k in own} for part, own in parts), {}, {})
 
 
@@ -82,13 +81,7 @@ def anchor(state: State) -> Tensors:
     return {k: state.memory[f"anchor.{k}"] for k in state.params}
 
 
-def remembering(state: State, phi: State) -> State:
-    """Pack φ into the memory of a state."""
+def remembering(state: State, phi: State, anchor: Tensors) -> State:
+    """Pack φ and the one that pulls into the memory of a state."""
     tensors = {f"shared.{part}.{k}": v for part, own in phi._asdict().items() for k, v in own.items()}
-    return state._replace(memory={**state.memory, **tensors})
-
-
-def exchanged(state: State, phi: State) -> State:
-    """Pack φ as an exchange left it: from now on it pulls."""
-    new = remembering(state, phi)
-    return new._replace(memory={**new.memory, **{f"anchor.{k}": v for k, v in phi.params.items()}})
+    return state._replace(memory={**tensors, **{f"anchor.{k}": v for k, v in anchor.items()}})

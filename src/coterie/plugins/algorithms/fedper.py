@@ -23,4 +23,3 @@ class FedPer(FedAvg):
     """FedAvg of the base; every client keeps its own head."""
 
     share: str | tuple[str, ...] = "base"
-    """What is sent: the `base` (all but the head), or as in FedAvg."""

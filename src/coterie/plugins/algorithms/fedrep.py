@@ -36,7 +36,6 @@ class FedRep(FedAvg):
     """FedAvg of the base; in each round first the own head learns, then the base."""
 
     share: str | tuple[str, ...] = "base"
-    """What is sent: the `base` (all but the head), or as in FedAvg."""
     head: Annotated[float, Ge(0), Le(1)] = 0.5
     """The share of a round's local steps that the head takes, before the base takes the others."""
     head_rate: Annotated[float, Gt(0)] = 1.0

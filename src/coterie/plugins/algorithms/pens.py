@@ -37,8 +37,7 @@ ROUNDING = 1e-3
 class PENS(Algorithm):
     """The mean with the models that do best on the own data; later asks their senders alone."""
 
-    adoption: Adoption = "ignore"
-    """What a neighbour does with the star's broadcast: nothing, since each client chooses for itself."""
+    adoption: Adoption = "ignore"  # each client chooses for itself
     sampled: Annotated[int, Ge(1)] = 10
     """n_s: how many are asked in an exchange of stage 1."""
     top: Annotated[int, Ge(1)] = 2
