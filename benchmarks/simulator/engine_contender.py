@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.simulator.workloads import WORKS, Work, samples
 from coterie.core.data import Dataset, Samples
-from coterie.engine.preparation import choose_execution, prepare
+from coterie.engine.plan import choose_execution, prepare
 from coterie.engine.simulator import Simulator
 from coterie.experiment import Experiment
 
@@ -81,7 +81,7 @@ class Engine:
         """Go from one exchange to behind the next; give the number of client-steps."""
         before, goal = self.simulator.stepped, self.simulator.t + self.iterations
         while self.simulator.t < goal:
-            self.simulator.advance()
+            self.simulator.step_to_next_event()
         return self.simulator.stepped - before
 
     def stars(self) -> int:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from coterie.core.errors import RunError
 from coterie.core.signals import stop_on_signal
-from coterie.engine.preparation import prepare
-from coterie.engine.recorder import Progress
-from coterie.engine.simulate import simulate
+from coterie.engine.plan import prepare
+from coterie.engine.runner import simulate
+from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder, free_name
 

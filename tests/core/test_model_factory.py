@@ -15,7 +15,7 @@ from coterie.core.optim import Sgd
 from coterie.core.registry import known
 from coterie.core.sampling import first_model
 from coterie.core.task import Task
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.peer.memory import Network
 from coterie.replay import replay
 from tests.engine.recording import Watcher

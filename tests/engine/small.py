@@ -14,10 +14,10 @@ from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.analytic import analytic_model
 from coterie.engine.checkpoint import load
 from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution, _step
-from coterie.engine.preparation import Plan, prepare
-from coterie.engine.simulate import simulate
+from coterie.engine.layout import AlgorithmGroup
+from coterie.engine.plan import Plan, prepare
+from coterie.engine.runner import simulate
 from coterie.engine.simulator import Simulator
-from coterie.engine.stack import Group
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
 from tests.trees import one_by_one
@@ -156,7 +156,7 @@ class LoopExecution(Execution):
 
     def step(
         self,
-        group: Group,
+        group: AlgorithmGroup,
         hyper: Tensors,
         state: State,
         batch: Batch,

@@ -12,7 +12,7 @@ import torch
 from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.execution import AnalyticExecution, VmapExecution
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from tests.engine.recording import Watcher
 from tests.engine.small import EVERY_METHOD, LoopExecution, Outcome, by_hand, experiment, finished, hard

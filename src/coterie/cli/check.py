@@ -27,7 +27,7 @@ def check(
 
     changes = overrides(sets or [])
     with starting(f"checking {experiment}"):
-        from coterie.engine.preparation import prepare
+        from coterie.engine.plan import prepare
         from coterie.experiment import Experiment
 
         chosen = Experiment.load(experiment, changes)

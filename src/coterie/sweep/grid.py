@@ -27,7 +27,7 @@ _WHOLE_RUN = ("methods", "seeds", "device", "dtype", "tf32", "compile")
 _OF_NO_USE = ("name", "grid", "search")
 """Keys that change nothing about the results."""
 _PARTING = ("model", "data.set", "train", "exchange.every", "exchange.probe", "evaluate")
-"""Keys, and those below them, in which the worlds of one stack cannot differ (`coterie.engine.stack`) ..."""
+"""Keys, and those below them, in which the worlds of one stack cannot differ (`coterie.engine.layout`) ..."""
 _SHARED = ("train.lr", "train.personalize_lr", "train.init")
 """... but for these."""
 

@@ -15,8 +15,8 @@ import torch
 
 from coterie.api import Stopped, run
 from coterie.core.errors import CoterieError, NoRoomError
-from coterie.engine.memory import room_for_clients
-from coterie.engine.preparation import Plan
+from coterie.engine.memory_budget import check_clients_fit
+from coterie.engine.plan import Plan
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run
@@ -157,7 +157,7 @@ def done(folder: Path, experiment: Experiment) -> bool:
 def fingerprint(experiment: Experiment, seed: int, data: str | None) -> tuple[str, str]:
     """Which data a job begins with, and a hash of the samples as its clients have and name them."""
     world = experiment.worlds()[0]
-    room_for_clients([world])
+    check_clients_fit([world])
     root = data if data is not None else os.environ.get("COTERIE_DATA")
     federation = Dealer(Path(root) if root else None).federation(world.experiment, seed)
     key = f"{world.experiment.data.model_dump_json()} {world.experiment.evaluate.uniform}"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
-from coterie.engine.preparation import choose_execution, prepare
-from coterie.engine.recorder import Progress
+from coterie.engine.plan import choose_execution, prepare
 from coterie.engine.simulator import Simulator
+from coterie.engine.sinks import Progress
 from coterie.experiment import MOST_WORLDS, Experiment, World
 from coterie.tuning.candidates import Candidate, candidates
 
@@ -145,14 +145,14 @@ def _outcomes(
         simulator = Simulator(stack, choose_execution(stack, progress))
         while simulator.t < stack.iterations:
             before = simulator.stepped
-            simulator.advance()
-            if simulator.due():
+            simulator.step_to_next_event()
+            if simulator.evaluation_due():
                 found |= {row["world"]: _outcome(worlds[row["world"]], row) for row in simulator.evaluate()}
                 if progress:
                     progress.evaluated(_leaders(found.values()))
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
-        stack.release()
+        stack.free_data()
         done += stack.iterations
     return list(found.values())
 

@@ -128,13 +128,13 @@ def second_order(task: Task, state: State, batch: Batch) -> tuple[State, Info]:
 LOCALS: list[Local] = [
     default, two_models, in_turn, masked, masked_alone, two_halves, objective, nested, second_order,
 ]  # fmt: skip
-MODELS = [(name, "none") for name in known("model") if name != "resnet"] + [
+MODEL_SHARE = [(name, "none") for name in known("model") if name != "resnet"] + [
     ("resnet", "batch"), ("mlp", "batch"), ("mlp", "layer"), ("cnn", "batch"), ("cnn", "group"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("local", LOCALS, ids=lambda local: local.__name__)
-@pytest.mark.parametrize(("model", "norm"), MODELS)
+@pytest.mark.parametrize(("model", "norm"), MODEL_SHARE)
 def test_by_hand_is_autograd(model: str, norm: str, local: Local) -> None:
     task, inputs = learning(model, Sgd(), norm)
     fast = by_hand(task, inputs)

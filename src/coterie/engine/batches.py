@@ -18,11 +18,11 @@ from coterie.core.data import Federation, Split
 from coterie.core.sampling import batch_rows, held_out, probe_rows, step_keys, training_order
 from coterie.core.types import Probe
 
-__all__ = ["Feed", "Part"]
+__all__ = ["SplitIndex", "StackedData"]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class SplitIndex:
     """One split of all clients of a stack."""
 
     index: Tensor
@@ -42,15 +42,15 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Feed:
+class StackedData:
     """The data of all clients of a stack."""
 
     pool: Tensor
     """`[P, ...]`"""
-    train: Part
-    validation: Part
-    personal: Part
-    uniform: Part
+    train: SplitIndex
+    validation: SplitIndex
+    personal: SplitIndex
+    uniform: SplitIndex
     seed: Tensor
     """`[N]` each client's seed, that of its world"""
     client: Tensor
@@ -74,7 +74,7 @@ class Feed:
         *,
         holdouts: Sequence[float] | None = None,
         numbers: Sequence[int] | None = None,
-    ) -> Feed:
+    ) -> StackedData:
         """Lay the federations of worlds end to end; equal pools are kept once.
 
         `holdouts`: the share of training samples that each world sets aside, 0 unless its algorithm
@@ -88,12 +88,12 @@ class Feed:
         shifts = [offsets[id(f.pool)] for f in federations]
         sizes = torch.tensor([len(f.train.count) for f in federations])
 
-        def part(splits: list[Split]) -> Part:
+        def part(splits: list[Split]) -> SplitIndex:
             count = torch.cat([s.count for s in splits])
             index = torch.cat([s.index + shift for s, shift in zip(splits, shifts, strict=True)])
             label = torch.cat([s.label for s in splits])
             parts = (index, label, count.cumsum(0) - count, count)
-            return Part(*(p.to(device) for p in parts))
+            return SplitIndex(*(p.to(device) for p in parts))
 
         pool = torch.cat(list(pools.values()))
         ids = torch.cat([torch.arange(int(n)) for n in sizes])
@@ -117,7 +117,7 @@ class Feed:
             dtype=dtype,
         )
 
-    def draws(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
+    def batch_positions(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
         """Positions in `train` of the mini-batches of some clients at iterations ts, `[K, n, B]`."""
         first, count = self.train.first[clients, None], (self.train.count - self.held)[clients, None]
         return first + batch_rows(self.seed[clients], ts[:, None], self.client[clients], count, batch)
@@ -126,7 +126,7 @@ class Feed:
         """What is random inside the steps of some clients at iterations ts, `[K, n]`."""
         return step_keys(self.seed[clients], ts[:, None], self.client[clients])
 
-    def rows(self, part: Part, at: Tensor) -> tuple[Tensor, Tensor]:
+    def pool_rows(self, part: SplitIndex, at: Tensor) -> tuple[Tensor, Tensor]:
         """Rows of the pool, and labels, at positions of a part."""
         return part.index[at], part.label[at]
 
@@ -134,9 +134,9 @@ class Feed:
         """The inputs in some rows of the pool."""
         return self.pool.index_select(0, rows.flatten()).view(*rows.shape, *self.pool.shape[1:])
 
-    def samples(self, part: Part, at: Tensor) -> tuple[Tensor, Tensor]:
+    def samples(self, part: SplitIndex, at: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels at positions of a part."""
-        rows, labels = self.rows(part, at)
+        rows, labels = self.pool_rows(part, at)
         return self.inputs(rows), labels
 
     def probe(self, clients: Tensor, t: int) -> Probe:

@@ -22,7 +22,7 @@ from coterie.core.sampling import Purpose
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
 from coterie.core.validation import ValidatingAlgorithm, same_tensors
-from coterie.engine.stack import Group, Stack, gather
+from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 
 __all__ = ["trial"]
@@ -30,7 +30,7 @@ __all__ = ["trial"]
 T = TypeVar("T")
 
 
-def trial(stack: Stack, group: Group) -> None:
+def trial(stack: Stack, group: AlgorithmGroup) -> None:
     """Try a method, its attack and its channels on its first two clients; an error names what is wrong."""
     _try_clients(stack, group)
     for member in {repr(m.algorithm): m for m in group.members}.values():
@@ -41,13 +41,13 @@ def trial(stack: Stack, group: Group) -> None:
         _try_links(schedule)
 
 
-def _try_clients(stack: Stack, group: Group) -> None:
-    task, feed, two = stack.task, stack.feed, slice(group.clients.start, group.clients.start + 2)
+def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
+    task, data, two = stack.task, stack.data, slice(group.clients.start, group.clients.start + 2)
     world, classes = group.members[0].world, len(group.members[0].federation.classes)
     t = torch.zeros(1, dtype=torch.int64, device=stack.device)
-    x, y = feed.samples(feed.train, feed.draws(t, two, stack.experiment.train.batch)[0])
+    x, y = data.samples(data.train, data.batch_positions(t, two, stack.experiment.train.batch)[0])
     ones = torch.ones(2, dtype=stack.dtype, device=stack.device)
-    batch = Batch(x, y, 0 * ones, feed.keys(t, two)[0])
+    batch = Batch(x, y, 0 * ones, data.keys(t, two)[0])
     mask = torch.ones_like(y, dtype=torch.bool)
     mask[:, 1:] = False  # all but one are padding
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
@@ -68,7 +68,7 @@ def _try_clients(stack: Stack, group: Group) -> None:
         return stack.context(purpose, 0, two)
 
     state: State = attempt("init", start, ctx("init"))
-    one = gather(state, torch.tensor(0))  # alone first: messages about shapes are plainer
+    one = take_clients(state, torch.tensor(0))  # alone first: messages about shapes are plainer
     logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
     shape, wanted = (
         tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__,
@@ -124,7 +124,7 @@ def _try_links(schedule: Schedule) -> None:
     schedule.links(torch.full(candidate.shape, 0.5, dtype=torch.float64), star, candidate)
 
 
-def _named(stack: Stack, group: Group, call: Callable[[], T]) -> T:
+def _named(stack: Stack, group: AlgorithmGroup, call: Callable[[], T]) -> T:
     """The call's result, or an error that names the layer in which it failed."""
     model, method = type(stack.task.model).__name__, type(group.algorithm).__name__
     inside = [f"method {method} with model {model}"]

@@ -23,15 +23,15 @@ from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_row
 from coterie.core.task import Task
 from coterie.core.types import Context, Start, State, Tensors
-from coterie.engine.feed import Feed
-from coterie.engine.memory import in_parts, models_bytes
+from coterie.engine.batches import StackedData
+from coterie.engine.memory_budget import split_to_fit, world_bytes
 from coterie.experiment import Experiment, World
 from coterie.schedule import Schedule
 
-__all__ = ["Clients", "Group", "Member", "Stack", "gather", "put", "stacks"]
+__all__ = ["AlgorithmGroup", "Clients", "Stack", "WorldSlot", "stacks", "take_clients", "write_clients"]
 
 
-class Member(NamedTuple):
+class WorldSlot(NamedTuple):
     """One world in its stack."""
 
     id: int
@@ -42,17 +42,17 @@ class Member(NamedTuple):
     schedule: Schedule
     clients: slice
     """Its part of axis N."""
-    company: str
+    meeting_key: str
     """Equal for worlds of one stack in which the same clients meet at the same time."""
 
 
-class Group(NamedTuple):
+class AlgorithmGroup(NamedTuple):
     """The worlds of one method that differ in numbers only."""
 
     algorithm: Algorithm
     hyper: Tensors
     """`[n]` each: the float options in which its worlds differ, for every client of the group."""
-    members: tuple[Member, ...]
+    members: tuple[WorldSlot, ...]
     clients: slice
     attack: Attack | None
     """What its attackers do to their messages."""
@@ -82,12 +82,12 @@ class Stack:
     """Everything about the worlds of one batched run that does not change while it goes on."""
 
     task: Task
-    groups: tuple[Group, ...]
+    groups: tuple[AlgorithmGroup, ...]
     device: torch.device
     dtype: torch.dtype
 
     @cached_property
-    def feed(self) -> Feed:
+    def data(self) -> StackedData:
         """The clients' data, brought to the device when they are first needed."""
         federations = [m.federation for m in self.members]
         seeds = [m.world.seed for m in self.members]
@@ -95,19 +95,19 @@ class Stack:
             m.world.experiment.exchange.holdout if m.algorithm.holds_out else 0.0 for m in self.members
         ]
         probe = self.experiment.exchange.probe
-        return Feed.of(federations, seeds, probe, self.device, self.dtype, holdouts=holdouts)
+        return StackedData.of(federations, seeds, probe, self.device, self.dtype, holdouts=holdouts)
 
     def context(self, purpose: Purpose, t: int | Tensor, clients: slice | Tensor) -> Context:
         """Make the context of calls of some clients of axis N; all worlds of a stack share its phases."""
-        seed, client = self.feed.seed[clients], self.feed.client[clients]
+        seed, client = self.data.seed[clients], self.data.client[clients]
         return self.members[0].schedule.context(purpose, t, client, seed)
 
-    def release(self) -> None:
+    def free_data(self) -> None:
         """Give the data's place on the device to the next stack."""
-        self.__dict__.pop("feed", None)
+        self.__dict__.pop("data", None)
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[WorldSlot]:
         return [m for g in self.groups for m in g.members]
 
     @property
@@ -124,7 +124,7 @@ class Stack:
         """N, the clients of all worlds."""
         return int(self.groups[-1].clients.stop)
 
-    def here(self, tensor: Tensor) -> Tensor:
+    def to_device(self, tensor: Tensor) -> Tensor:
         """A tensor of the host on the device, without waiting for what the device is at."""
         return tensor.to(self.device, non_blocking=True)
 
@@ -137,7 +137,7 @@ class Stack:
             states.append(group.vmapped(self.task, "init")(group.hyper, starts, ctx))
         return Clients.of(self.groups, states)
 
-    def _starts(self, group: Group, width: int) -> Start:
+    def _starts(self, group: AlgorithmGroup, width: int) -> Start:
         """What all clients of a group begin with."""
         starts = [self._start(m, width) for m in group.members]
         return Start(
@@ -146,7 +146,7 @@ class Stack:
             _end_to_end([s.row for s in starts]),
         )
 
-    def _start(self, member: Member, width: int) -> Start:
+    def _start(self, member: WorldSlot, width: int) -> Start:
         """What the clients of one world begin with."""
         m, how = member.schedule.clients, member.world.experiment.train.init
         clients = range(m) if how == "independent" else range(1)
@@ -182,12 +182,12 @@ class Clients:
     """`[n, ...]` of each group, with its method's memory and rows"""
 
     @classmethod
-    def of(cls, groups: Sequence[Group], states: Sequence[State]) -> Clients:
+    def of(cls, groups: Sequence[AlgorithmGroup], states: Sequence[State]) -> Clients:
         params = {k: _end_to_end([s.params[k] for s in states]) for k in states[0].params}
         buffers, optim = ({k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in (1, 2))
         whole = State(params, buffers, optim, {}, {})
         parts = (
-            gather(whole, g.clients)._replace(memory=_apart(s.memory), rows=_apart(s.rows))
+            take_clients(whole, g.clients)._replace(memory=_apart(s.memory), rows=_apart(s.rows))
             for g, s in zip(groups, states, strict=True)
         )
         return cls(whole, tuple(parts))
@@ -221,8 +221,8 @@ def stacks(
         together.setdefault(key, []).append(i)
     found = []
     for ids in together.values():
-        needs = [models_bytes(worlds[i], federations[i], tasks[i]) for i in ids]
-        parts = in_parts(needs, [worlds[i].experiment.data.clients for i in ids], device)
+        needs = [world_bytes(worlds[i], federations[i], tasks[i]) for i in ids]
+        parts = split_to_fit(needs, [worlds[i].experiment.data.clients for i in ids], device)
         if len(parts) > 1 and notice:
             notice(f"too little memory for all {len(ids)} worlds at once, so in {len(parts)} parts")
         for part in parts:
@@ -244,22 +244,22 @@ def _stack(
         own_step = type(algorithm).local is not Algorithm.local
         key = (own_step, type(algorithm), repr(_options(algorithm, numbers=False)), _attack(world))
         alike.setdefault(key, []).append((i, world, federation, algorithm))
-    groups: list[Group] = []
+    groups: list[AlgorithmGroup] = []
     schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
     at = 0
     for _, items in sorted(alike.items(), key=lambda item: item[0][0]):
         members, first = [], at
         for i, world, federation, algorithm in items:
             e = world.experiment
-            company = f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
-            same = f"{company} {e.train!r} {e.attack!r}"
+            meeting_key = f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
+            same = f"{meeting_key} {e.train!r} {e.attack!r}"
             if same not in schedules:
                 schedules[same] = Schedule.of(e, world.seed)
             clients = slice(at, at + e.data.clients)
-            members.append(Member(i, world, algorithm, federation, schedules[same], clients, company))
+            members.append(WorldSlot(i, world, algorithm, federation, schedules[same], clients, meeting_key))
             at = clients.stop
         groups.append(
-            Group(
+            AlgorithmGroup(
                 items[0][3],
                 _vectors(members, device, dtype),
                 tuple(members),
@@ -282,7 +282,7 @@ def _options(algorithm: Algorithm, numbers: bool) -> dict[str, Any]:
     return {k: v for k, v in values.items() if isinstance(v, float) is numbers}
 
 
-def _vectors(members: Sequence[Member], device: torch.device, dtype: torch.dtype) -> Tensors:
+def _vectors(members: Sequence[WorldSlot], device: torch.device, dtype: torch.dtype) -> Tensors:
     """The float options that differ between worlds, one value for each client."""
     sizes = torch.tensor([m.schedule.clients for m in members])
     vectors = {}
@@ -303,14 +303,14 @@ def _apart(tensors: Tensors) -> Tensors:
     return {k: v.clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
 
 
-def gather(state: State, index: Tensor | slice | int | None) -> State:
+def take_clients(state: State, index: Tensor | slice | int | None) -> State:
     """The states of some clients, or of one; a slice gives views, and None one client an axis of clients."""
     if isinstance(index, Tensor) and index.dim() == 1:
         return State(*({k: v.index_select(0, index) for k, v in part.items()} for part in state))
     return State(*({k: v[index] for k, v in part.items()} for part in state))
 
 
-def put(state: State, index: Tensor | slice, new: State) -> None:
+def write_clients(state: State, index: Tensor | slice, new: State) -> None:
     """Write the states of some clients in place: the one way in which a stack changes."""
     for part, values in zip(state, new, strict=True):
         for k, v in values.items():

@@ -8,7 +8,7 @@ import pytest
 
 from coterie.core.errors import ConfigError, CoterieError, ModelError
 from coterie.core.registry import known
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from tests.engine.recording import Watcher
 from tests.engine.small import EVERY_METHOD, experiment
 

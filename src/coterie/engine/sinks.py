@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["Progress", "Recorder"]
+__all__ = ["Progress", "RunSink"]
 
 
-class Recorder(Protocol):
+class RunSink(Protocol):
     """Takes down what happens in a run; rows are described in `coterie.runs`."""
 
     @property
@@ -29,11 +29,11 @@ class Recorder(Protocol):
         """One client that learned something about others."""
         ...
 
-    def mark(self) -> dict[str, int]:
+    def checkpoint_offsets(self) -> dict[str, int]:
         """Make everything so far durable, and say how far it reaches."""
         ...
 
-    def rewind(self, mark: Mapping[str, int]) -> None:
+    def truncate_to(self, mark: Mapping[str, int]) -> None:
         """Forget what was taken down after the mark."""
         ...
 

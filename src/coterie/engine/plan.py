@@ -17,11 +17,11 @@ from coterie.core.errors import ConfigError
 from coterie.core.model_factory import build_task
 from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
+from coterie.engine.dry_run import trial
 from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution
-from coterie.engine.memory import room_for_clients
-from coterie.engine.recorder import Progress
-from coterie.engine.stack import Stack, stacks
-from coterie.engine.trial import trial
+from coterie.engine.layout import Stack, stacks
+from coterie.engine.memory_budget import check_clients_fit
+from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer
 
@@ -94,7 +94,7 @@ def prepare(
     if progress:
         progress.stage("dealing the data")
     worlds = list(experiment.worlds() if worlds is None else worlds)
-    room_for_clients(worlds)
+    check_clients_fit(worlds)
     dealer = Dealer(root)
     federations = [dealer.federation(w.experiment, w.seed) for w in worlds]
     if not tested:
@@ -107,7 +107,7 @@ def prepare(
         for group in stack.groups:
             trial(stack, group)
         if len(found) > 1:
-            stack.release()
+            stack.free_data()
     plan = Plan(experiment, worlds, federations, found)
     if progress:
         for text in plan.idle():
