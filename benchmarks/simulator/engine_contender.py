@@ -62,6 +62,7 @@ class Engine:
     ) -> None:
         self.clients = clients
         chosen = experiment(work, clients, device=device, compile=compiling, **changes)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = chosen.tf32
         (stack,) = prepare(chosen).stacks
         self.iterations = min(chosen.exchange.every, chosen.evaluate.every)
         """Of a round."""

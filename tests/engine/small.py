@@ -115,7 +115,7 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
     found = {}
     for number, stack in enumerate(plan.stacks):
         file = recording.path / f"checkpoint-{number}.safetensors"
-        tensors = load(file, plan.experiment.fingerprint(), plan.data()).tensors
+        tensors = load(file, plan.experiment.fingerprint(), plan.data_hash()).tensors
         for g, group in enumerate(stack.groups):
             for member in group.members:
                 own = {k: t[member.clients] for k, t in tensors.items() if k.split("/")[0] in _WHOLE}
@@ -165,7 +165,7 @@ class LoopExecution(Execution):
     ) -> tuple[State, Tensor]:
         step, given = partial(_step, self.task, group), (hyper, state, batch, ctx)
         if learns is None:
-            return one_by_one(lambda *one: step(*one, None))(*given)
+            return one_by_one(lambda h, s, b, c: step(h, s, b, c, None))(*given)
         return one_by_one(step)(*given, learns)
 
 

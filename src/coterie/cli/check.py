@@ -41,7 +41,7 @@ def check(
         "train": [min(sizes), max(sizes)],
         "classes": list(federations[0].classes),
         "parameters": sum(p.numel() for p in stacks[0].task.model.parameters()),
-        "notes": plan.idle(),
+        "notes": plan.notices(),
     }
     if as_json:
         typer.echo(json.dumps(found, indent=2))

@@ -1,7 +1,7 @@
-"""What cannot be run, found before the start: one step and one exchange of two clients.
+"""Dry run: one step and one exchange of two clients, to find what cannot be run before the start.
 
 A model is any `nn.Module`, so whether it can be batched over clients is not known until it is tried. So are
-methods, attacks and channels: they may be anybody's.
+algorithms, attacks and channels: they may be anybody's.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from coterie.core.validation import ValidatingAlgorithm, same_tensors
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 
-__all__ = ["trial"]
+__all__ = ["dry_run"]
 
 T = TypeVar("T")
 
 
-def trial(stack: Stack, group: AlgorithmGroup) -> None:
-    """Try a method, its attack and its channels on its first two clients; an error names what is wrong."""
+def dry_run(stack: Stack, group: AlgorithmGroup) -> None:
+    """Try an algorithm, its attack and its channels on two clients; an error names what is wrong."""
     _try_clients(stack, group)
     for member in {repr(m.algorithm): m for m in group.members}.values():
         checked = ValidatingAlgorithm(inner=member.algorithm, its=f"methods.{member.world.label}")
@@ -86,7 +86,8 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
         return
     pair = _inbox(offers, 2)
     attempt("ask", state, Reachable(pair.slot, pair.heard), ctx("ask"))
-    for act, senders in (("mix", 2), ("mix", 1), ("adopt", 1)):
+    acts: list[tuple[Purpose, int]] = [("mix", 2), ("mix", 1), ("adopt", 1)]
+    for act, senders in acts:
         attempt(act, state, _inbox(offers, senders), probe, ctx(act))
     if group.attack:
         lie = partial(_lie, world.experiment.attack.name, group.attack, task)
@@ -109,7 +110,7 @@ def _lie(
 
 
 def _inbox(offers: Message, senders: int) -> Inbox:
-    """What two clients hear: one message, and padding up to so many."""
+    """Make the inboxes of two clients: one message, and padding up to so many."""
     device = next(iter(offers.values())).device
     messages = {k: m[:, None].expand(2, senders, *m.shape[1:]) for k, m in offers.items()}
     heard = (torch.arange(senders, device=device) == 0).expand(2, senders)
@@ -118,14 +119,14 @@ def _inbox(offers: Message, senders: int) -> Inbox:
 
 
 def _try_links(schedule: Schedule) -> None:
-    """The links of one star."""
+    """Draw the links of one star."""
     star = torch.zeros(1, dtype=torch.int64)
     candidate = schedule.graph.candidates(star)
     schedule.links(torch.full(candidate.shape, 0.5, dtype=torch.float64), star, candidate)
 
 
 def _named(stack: Stack, group: AlgorithmGroup, call: Callable[[], T]) -> T:
-    """The call's result, or an error that names the layer in which it failed."""
+    """Make the call; an error names the layer in which it failed."""
     model, method = type(stack.task.model).__name__, type(group.algorithm).__name__
     inside = [f"method {method} with model {model}"]
 

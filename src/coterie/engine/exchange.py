@@ -131,7 +131,7 @@ class Exchanges:
             ctx = self.stack.context("ask", t, who + group.clients.start)
             ask = group.vmapped(self.stack.task, "ask")
             chosen[some] = ask(_rows(group.hyper, who), take_clients(state, who), reachable, ctx).cpu()
-        parts = chosen.split([len(m.star) for m in meetings])
+        parts = torch.split(chosen, [len(m.star) for m in meetings])
         return {
             member.id: _restricted(meeting, part[:, : meeting.asked.shape[1]])
             for member, meeting, part in zip(group.members, meetings, parts, strict=True)
@@ -187,7 +187,7 @@ class Exchanges:
         """Make the messages of some senders `[S]`, honest or not."""
         stack, where = self.stack, None
         if mail.looks:
-            who, where = who.unique(return_inverse=True)
+            who, where = torch.unique(who, return_inverse=True)
         sender, numbers = stack.to_device(who), who + group.clients.start
         if group.overrides("offer"):
 

@@ -1,4 +1,4 @@
-"""Whether there is room: better refused now than a machine that stands still, or kills the run, later."""
+"""Memory budget: refuse what cannot fit, split the rest into stacks that do."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from coterie.experiment import World
 __all__ = ["check_clients_fit", "chunk_size", "nbytes", "split_to_fit", "world_bytes"]
 
 BYTES_PER_CLIENT = 500
-"""Bytes that dealing takes for each client, at the least, whatever the client gets."""
+"""Bytes that dealing takes for each client, whatever the client gets."""
 COPIES = 3
 """A model, its gradient, and the model after the step."""
 MODEL_SHARE = 0.8
-"""The part of the memory that is there for models; the rest is for data and what comes and goes."""
+"""Share of the memory for models; the rest is for data and temporary tensors."""
 TEMPORARY_BYTES = 256 << 20
-"""Bytes that what comes and goes may take at once, at the least; more if a GPU has much more."""
+"""Budget for temporary tensors in bytes; more on a GPU with much more memory."""
 
 
 def nbytes(tensors: Mapping[str, Tensor]) -> int:
@@ -35,7 +35,7 @@ def nbytes(tensors: Mapping[str, Tensor]) -> int:
 
 
 def chunk_size(each: int, device: torch.device) -> int:
-    """How many things of `each` bytes are computed in one go; a GPU wants many, a processor has a cache."""
+    """Count how many things of `each` bytes fit the budget of temporary tensors."""
     room = max(TEMPORARY_BYTES, _memory(device) // 64) if device.type == "cuda" else TEMPORARY_BYTES
     return max(1, room // max(1, each))
 
@@ -75,7 +75,7 @@ def _first_state(world: World, task: Task) -> State:
 
 
 def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:
-    """Worlds that fit beside each other, in as few parts as their order allows."""
+    """Split worlds into as few parts as their order allows, each of which fits."""
     have = int(_memory(device) * MODEL_SHARE)
     for need, count in zip(needs, clients, strict=True):
         _refuse_above(

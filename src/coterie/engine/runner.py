@@ -1,4 +1,4 @@
-"""A whole experiment: its stacks one after the other, with checkpoints, to the end or until stopped."""
+"""Runner of a whole experiment: its stacks one after the other, with checkpoints, until done or stopped."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def simulate(
     With `resume` it goes on from the sink's last checkpoint, to the same bits. `execution` is for
     tests that compare one way of computing with another; the engine knows how to choose.
     """
-    fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data(), plan.stacks
+    fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
     first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
     sink.truncate_to(saved.mark if saved else {})
     sink.describe(*described(plan.worlds, plan.federations))
@@ -99,7 +99,7 @@ def _evaluate(simulator: Simulator, sink: RunSink, progress: Progress | None) ->
 def described(
     worlds: Sequence[World], federations: Sequence[Federation]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Who takes part, as plain data; worlds of one seed and setting share their clients."""
+    """Describe who takes part, as plain data; worlds of one seed and setting share their clients."""
     numbers: dict[int, int] = {}
     described: list[dict[str, Any]] = []
     clients: list[dict[str, Any]] = []
@@ -130,7 +130,7 @@ def _path(folder: Path, stack: int) -> Path:
 
 
 def _last_checkpoint(folder: Path, count: int, fingerprint: str, data: str) -> tuple[int, Checkpoint | None]:
-    """The newest checkpoint and the stack it belongs to; stacks before it are finished."""
+    """Load the newest checkpoint and the number of its stack; stacks before it are finished."""
     for number in reversed(range(count)):
         if _path(folder, number).exists():
             return number, checkpoint.load(_path(folder, number), fingerprint, data)

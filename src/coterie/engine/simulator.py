@@ -110,7 +110,7 @@ class Simulator:
         act: Act = "mix" if phase == "exchange" else "adopt"
         if act == "mix":
             self._met = self.exchanges.meetings(self.t, self._sound)
-        rows = getattr(self.exchanges, act)(self._met, self.t)
+        rows = (self.exchanges.mix if act == "mix" else self.exchanges.adopt)(self._met, self.t)
         self.bytes += self.exchanges.bytes_sent(self._met, act)
         return rows
 

@@ -1,4 +1,4 @@
-"""Where results go: the engine only knows this protocol, the run folder implements it."""
+"""Protocols for results and progress: the engine only knows these, the run folder implements one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Progress", "RunSink"]
 
 
 class RunSink(Protocol):
-    """Takes down what happens in a run; rows are described in `coterie.runs`."""
+    """A keeper of what happens in a run; rows are described in `coterie.runs`."""
 
     @property
     def path(self) -> Path:
@@ -18,41 +18,41 @@ class RunSink(Protocol):
         ...
 
     def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
-        """All worlds of the run, and the clients of each federation."""
+        """Keep all worlds of the run, and the clients of each federation."""
         ...
 
     def metrics(self, row: Mapping[str, Any]) -> None:
-        """One world at an evaluation."""
+        """Keep a row of one world at an evaluation."""
         ...
 
     def exchange(self, row: Mapping[str, Any]) -> None:
-        """One client that learned something about others."""
+        """Keep a row of one client that learned something about others."""
         ...
 
     def checkpoint_offsets(self) -> dict[str, int]:
-        """Make everything so far durable, and say how far it reaches."""
+        """Make all rows so far durable; the sizes of the files by name."""
         ...
 
-    def truncate_to(self, mark: Mapping[str, int]) -> None:
-        """Forget what was taken down after the mark."""
+    def truncate_to(self, offsets: Mapping[str, int]) -> None:
+        """Forget all rows beyond these sizes."""
         ...
 
 
 class Progress(Protocol):
-    """Shows how a run is getting on."""
+    """A display of how a run is getting on."""
 
     def stage(self, text: str) -> None:
-        """Something that takes a while begins, such as loading data or compiling."""
+        """Show that something begins that takes a while, such as loading data or compiling."""
         ...
 
     def notice(self, text: str) -> None:
-        """Something the user should know."""
+        """Show a sentence that the user should know."""
         ...
 
     def advance(self, done: int, total: int, client_steps: int) -> None:
-        """Iterations done of all stacks together, and client-steps since the last call."""
+        """Show the iterations done of all stacks together; `client_steps`: since the last call."""
         ...
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        """Mean personal accuracy of each row of the table, as of now."""
+        """Show the mean personal accuracy of each row of the table, as of now."""
         ...
