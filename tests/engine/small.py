@@ -125,7 +125,9 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
                 m = member.schedule.clients
                 for part, width in (("memory", None), ("rows", m)):
                     kept = {k: t[inside] for k, t in tensors.items() if k.startswith(f"{part}/{g}/")}
-                    own |= {f"{part}/{k.split('/', 2)[2]}": t[:, :width] for k, t in kept.items()}
+                    own |= {
+                        f"{part}/{k.split('/', 2)[2]}": t[:, :width] if width else t for k, t in kept.items()
+                    }
                 rows = {
                     name: [
                         {k: v for k, v in r.items() if k != "world"} for r in rows if r["world"] == member.id
@@ -157,10 +159,9 @@ class LoopExecution(Execution):
     def step(
         self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
     ) -> tuple[State, Tensor]:
-        step, given = partial(_step, self.task, group), (hyper, state, batch)
         if learns is None:
-            return one_by_one(lambda *one: step(*one, None))(*given)
-        return one_by_one(step)(*given, learns)
+            return one_by_one(lambda *one: _step(self.task, group, *one, None))(hyper, state, batch)
+        return one_by_one(partial(_step, self.task, group))(hyper, state, batch, learns)
 
 
 def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:

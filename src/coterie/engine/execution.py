@@ -25,9 +25,12 @@ from coterie.engine.analytic import (
     AnalyticBackend,
     AnalyticModel,
     FusedMLP,
+    Layout,
     StackedGradients,
     apply_gradients_,
+    flatten,
     materialise,
+    unflatten,
 )
 from coterie.engine.stack import Clients, Group, Stack, gather
 
@@ -151,11 +154,14 @@ class VmapExecution(Execution):
         self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
     ) -> tuple[State, Tensor]:
         steps, key = self._own.steps, (id(group), learns is None)
+        leaves, layout = flatten(
+            (hyper, *state, *batch) if learns is None else (hyper, *state, *batch, learns)
+        )
         if key not in steps:
-            one = partial(_step, self._own.task, group)
-            step = vmap(one, in_dims=(0, 0, 0, None if learns is None else 0))
+            step = vmap(partial(_flat_step, self._own.task, group, layout))
             steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
-        return steps[key](hyper, state, batch, learns)
+        *new, loss = unflatten(steps[key](*leaves), [*layout[1 : 1 + len(state)], None])
+        return State(*new), loss
 
 
 class _PerThread(threading.local):
@@ -165,7 +171,16 @@ class _PerThread(threading.local):
         self.task = dataclasses.replace(task)
         if gradients:
             self.task = dataclasses.replace(task, backend=AnalyticBackend(self.task, gradients))
-        self.steps: dict[tuple[int, bool], Callable[..., tuple[State, Tensor]]] = {}
+        self.steps: dict[tuple[int, bool], Callable[..., tuple[Tensor, ...]]] = {}
+
+
+def _flat_step(task: Task, group: Group, layout: Layout, *leaves: Tensor) -> tuple[Tensor, ...]:
+    """Take one client's local step on its tensors end to end, which `vmap` handles soonest."""
+    hyper, params, buffers, optim, memory, rows, x, y, lr, key, *learns = unflatten(leaves, layout)
+    state, batch = State(params, buffers, optim, memory, rows), Batch(x, y, lr, key)
+    new, loss = _step(task, group, hyper, state, batch, *(learns or [None]))
+    parts = [{k: part[k] for k in names or ()} for part, names in zip(new, layout[1:6], strict=True)]
+    return tuple(flatten([*parts, loss])[0])
 
 
 def _step(
