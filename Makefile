@@ -21,7 +21,7 @@ test-peers: .venv/installed-dev  ## Only what concerns real peers: every attack 
 	COTERIE_JOINERS=50 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/peer tests/threats tests/swarm tests/replay
 
 soak: .venv/installed-dev  ## Ten peers under the nemesis for an hour (as root; MINUTES=10 for less).
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.soak --minutes $(MINUTES) --out runs/soak-$$(date +%Y%m%d-%H%M%S)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers.soak --minutes $(MINUTES) --out runs/soak-$$(date +%Y%m%d-%H%M%S)
 
 check: .venv/installed-dev  ## Style, types, layers.
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Tables and picture of docs/poisoning.md, from a run folder of the preset `poisoned`.
 
 First `coterie run poisoned --out runs/poisoned`, then
-`python benchmarks/poisoning.py runs/poisoned docs/images/poisoning-accuracy.png`.
+`python -m benchmarks.poisoning runs/poisoned docs/images/poisoning-accuracy.png`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from benchmarks.common import markdown_table
 from coterie.runs import Run
 from coterie.runs.style import STYLE, method_colours
 from coterie.runs.tracks import Track, by_name
@@ -24,7 +25,7 @@ Cells = dict[tuple[str, str], list[Track]]
 
 
 def attack_name(attack: str | Mapping[str, Any]) -> str:
-    """An attack for people, without its share."""
+    """Name an attack for people, without its share."""
     if isinstance(attack, str):
         return attack
     rest = [str(v) for k, v in attack.items() if k not in ("name", "share", "outputs")]
@@ -32,6 +33,7 @@ def attack_name(attack: str | Mapping[str, Any]) -> str:
 
 
 def cells(run: Run) -> Cells:
+    """Part the worlds of a run by attack and method."""
     found: Cells = {}
     for worlds in by_name(run.tracks).values():
         attack = worlds[0].setting["attack"]
@@ -41,13 +43,13 @@ def cells(run: Run) -> Cells:
 
 
 def accuracy(worlds: list[Track]) -> tuple[float, float]:
-    """Mean and standard deviation over seeds of the honest clients' mean personal accuracy, in percent."""
+    """Take mean and deviation over seeds of the honest clients' mean personal accuracy, in percent."""
     means = 100 * np.array([w.means("personal")[-1] for w in worlds])
     return float(means.mean()), float(means.std(ddof=1))
 
 
 def attention(run: Run, worlds: list[Track]) -> tuple[float, float]:
-    """Of all weight that honest clients gave, and of all replies they heard, the attackers' share."""
+    """Compute the attackers' share of all weight that honest clients gave, and of all replies they heard."""
     weight, heard = np.zeros(2), np.zeros(2)
     for world in worlds:
         for row in run.weighed.get(world.world, ()):
@@ -58,12 +60,8 @@ def attention(run: Run, worlds: list[Track]) -> tuple[float, float]:
     return float(weight[0] / weight[1]), float(heard[0] / heard[1])
 
 
-def table(header: list[str], rows: Iterator[list[str]]) -> str:
-    lines = [header, ["---", *("---:" for _ in header[1:])], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def tables(run: Run) -> Iterator[str]:
+    """Write accuracies, and the trust of the methods that weigh, as Markdown."""
     found, summary = cells(run), run.summary()["methods"]
     attacks = list(dict.fromkeys(attack for attack, _ in found))
     methods = list(dict.fromkeys(method for _, method in found))
@@ -84,12 +82,12 @@ def tables(run: Run) -> Iterator[str]:
             both = (f"{auc:.2f}, {share:.0%}" for auc, (share, _) in zip(aucs, shares, strict=True))
             yield [attack, f"{shares[0][1]:.0%}", *both]
 
-    yield table(["attack", *methods], accuracies())
-    yield table(["attack", "heard", *weighing], trust())
+    yield markdown_table(["attack", *methods], accuracies())
+    yield markdown_table(["attack", "heard", *weighing], trust())
 
 
 def picture(run: Run) -> Figure:
-    """Accuracy of honest clients under each attack, one mark for each method."""
+    """Draw the accuracy of honest clients under each attack, one mark for each method."""
     found = cells(run)
     looks = {worlds[0].label: look[0] for worlds, look in _looks(run)}
     kinds = list(dict.fromkeys(a.rpartition(", ")[0] for a, _ in found if a != "none"))
@@ -116,6 +114,7 @@ def _looks(run: Run) -> Iterator[tuple[list[Track], tuple[str, str]]]:
 
 
 def main(folder: str, image: str) -> None:
+    """Print the tables and write the picture."""
     run = Run(folder)
     for text in tables(run):
         print(text, end="\n\n")

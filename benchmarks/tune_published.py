@@ -9,13 +9,13 @@ Writes a folder for each cell with the tuned experiment, a report and all number
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 import tomllib
 from importlib import resources
 from pathlib import Path
 
+from benchmarks.common import script_parser
 from coterie.experiment import Experiment
 from coterie.reproduce.settings import Target, experiment, regimes
 from coterie.reproduce.sources import source
@@ -56,9 +56,7 @@ def cell(name: str, root: Path | None) -> Experiment:
 
 def main() -> None:
     """Tune the cells one after the other, and say how long each took."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = script_parser(__doc__)
     parser.add_argument("cells", nargs="*", metavar="CELL", help=", ".join(cells()))
     parser.add_argument("--data", default=os.environ.get("COTERIE_DATA"), help="where the data sets lie")
     parser.add_argument("--device", default="cpu")

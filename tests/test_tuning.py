@@ -209,7 +209,7 @@ def test_attackers_have_no_say() -> None:
 SEARCHES = """
 from dataclasses import dataclass
 from typing import Any
-from coterie.algorithms.fedavg import FedAvg
+from coterie.plugins.algorithms.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Searched(FedAvg):

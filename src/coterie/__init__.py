@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coterie.api import run
     from coterie.core.algorithm import Algorithm, average
     from coterie.core.errors import CoterieError
     from coterie.core.registry import register
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
     from coterie.experiment import Experiment
     from coterie.runs import Run
-    from coterie.simulation import run
 
 __all__ = [
     "Algorithm",
@@ -48,7 +48,7 @@ _HOMES = {
     "coterie.core.types": ("Batch", "Inbox", "Info", "Message", "Probe", "Start", "State"),
     "coterie.experiment": ("Experiment",),
     "coterie.runs": ("Run",),
-    "coterie.simulation": ("run",),
+    "coterie.api": ("run",),
 }
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import coterie as coterie_package
 from tests.cli.conftest import Command, Refused, says
 
 LITTLE = ("--clients", "2", "--pairs", "1", "--eager")
@@ -133,7 +138,34 @@ def test_mistakes_are_one_sentence(coterie: Command, words: list[str], parts: li
         assert part in last
 
 
-@pytest.mark.parametrize("verb", ["engine", "exchange", "scaling"])
+def test_methods(coterie: Command, refused: Refused) -> None:
+    words = ("--work", "W1", "--clients", "3", "--pairs", "1", "--eager", "--seconds", "0")
+    answer = coterie("bench", "methods", "KD-PDFL", *words, "--json")
+    assert answer.code == 0, answer.err
+    (row,) = common(json.loads(answer.out), "methods")
+    assert (row["method"], row["gradients"]) == ("KD-PDFL", 1)
+    assert all(positive(row[part]["ratio"]) for part in ("local", "exchanging"))
+    says(refused("bench", "methods", "KDPDFLL"), "unknown algorithm 'KDPDFLL'")
+
+
+def test_an_installed_package_says_where_the_benchmarks_are(tmp_path: Path) -> None:
+    shutil.copytree(Path(coterie_package.__file__).parent, tmp_path / "site" / "coterie")
+    answer = subprocess.run(
+        [sys.executable, "-c", "from coterie.cli import main; main()", "bench", "engine", "--work", "W1"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == (
+        "error: the benchmarks come with the source and not with the package; clone the repository of "
+        "coterie and run there: coterie bench engine --work W1\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["engine", "exchange", "scaling", "methods"])
 def test_help(coterie: Command, verb: str) -> None:
     answer = coterie("bench", verb, "--help")
     assert answer.code == 0

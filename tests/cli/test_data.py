@@ -8,21 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from coterie.datasets._catalogue import CATALOGUE
+from coterie.core.registry import register
+from coterie.data_files.catalogue import catalogue
 from tests.cli.conftest import Command
-from tests.datasets.test_emnist import put
-from tests.download.server import Server, page, rest, serving
-from tests.download.test_fetch import FILES, entry, zipped
+from tests.data_files.server import Server, page, rest, serving
+from tests.data_files.test_fetch import FILES, entry, zipped
+from tests.plugins.datasets.test_emnist import put
 
 KAGGLE = "https://www.kaggle.com/datasets/fanbyprinciple/iot-device-identification"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server that hands out `tiny`, a data set of the catalogue for as long as the test lasts."""
+def server(monkeypatch: pytest.MonkeyPatch, plugins: None) -> Iterator[Server]:
+    """A server that hands out `tiny`, which is registered for as long as the test lasts."""
     monkeypatch.setenv("no_proxy", "*")
     with serving(zipped()) as server:
-        monkeypatch.setitem(CATALOGUE, "tiny", entry(server))
+
+        @register("dataset", "tiny")
+        class Tiny:
+            entries = (entry(server),)
+
         yield server
 
 
@@ -42,7 +47,7 @@ def error(coterie: Command, *words: str | Path) -> str:
 
 def test_ls_lists_everything(coterie: Command) -> None:
     out = coterie("data", "ls").out
-    for name, one in CATALOGUE.items():
+    for name, one in catalogue().items():
         assert state(coterie, name) == ["absent", *state(coterie, name)[1:3], f"data/{one.folders[0]}"]
         assert one.about in out
         assert one.terms in out
@@ -92,7 +97,8 @@ def test_fetch_that_is_stopped_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(time, "sleep", interrupted)  # Ctrl-C while it waits for another attempt
         answer = coterie("data", "fetch", "tiny", "--data", "far")
-    assert (answer.code, answer.err) == (130, "stopped; the same command goes on from here\n")
+    said = answer.err.rpartition("\x1b[2K")[2]  # in a terminal, behind the sign of life that is wiped away
+    assert (answer.code, said) == (130, "stopped; the same command goes on from here\n")
     assert "note: the connection was cut after 100 of" in answer.out
     assert Path("far/tiny/all.zip.part").stat().st_size == 100
     answer = coterie("data", "fetch", "tiny", "--data", "far")

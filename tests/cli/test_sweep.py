@@ -63,7 +63,7 @@ def test_mistakes_are_one_sentence(refused: Refused, words: list[str], parts: li
 
 def test_interrupted(coterie: Command) -> None:
     Path("stops.py").write_text(
-        "import signal\nfrom coterie.channels.ideal import Ideal\n\n\n"
+        "import signal\nfrom coterie.plugins.channels.ideal import Ideal\n\n\n"
         "class Stops(Ideal):\n"
         "    def links(self, graph, stream):\n"
         "        signal.raise_signal(signal.SIGTERM)\n"
@@ -77,7 +77,7 @@ def test_interrupted(coterie: Command) -> None:
 
 def test_interrupted_twice(coterie: Command) -> None:
     Path("stops_twice.py").write_text(
-        "import signal\nfrom coterie.channels.ideal import Ideal\n\n\n"
+        "import signal\nfrom coterie.plugins.channels.ideal import Ideal\n\n\n"
         "class Stops(Ideal):\n"
         "    def links(self, graph, stream):\n"
         "        signal.raise_signal(signal.SIGINT)\n"

@@ -18,7 +18,8 @@ import pytest
 import typer.main
 from rich.console import Console
 
-from coterie.bench.sheet import sheet, terminal
+from benchmarks import cli as benchmarks
+from benchmarks.simulator.tables import table
 from coterie.cli import app
 from coterie.cli.progress import _Bar
 from coterie.core.registry import KINDS, describe, known
@@ -33,7 +34,10 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         yield from commands(inner, (*path, name))
 
 
-ALL = dict(commands(typer.main.get_command(app)))
+ALL = {
+    **dict(commands(typer.main.get_command(app))),
+    **dict(commands(typer.main.get_command(benchmarks.bench), ("bench",))),
+}
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
@@ -131,7 +135,7 @@ ENGINE: dict[str, Any] = {
 )
 def test_a_bench_cuts_no_number(width: int, there: list[str]) -> None:
     out = io.StringIO()
-    Console(file=out, width=width).print(terminal(sheet(ENGINE)))
+    Console(file=out, width=width).print(table(ENGINE))
     assert "…" not in out.getvalue()
     for text in ("W2 EMNIST CNN", "10,000", *there):
         assert text in out.getvalue()
@@ -240,7 +244,7 @@ IMPATIENT = """
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from coterie.algorithms.fedavg import FedAvg
+from coterie.plugins.algorithms.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Impatient(FedAvg):

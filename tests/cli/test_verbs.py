@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from coterie import Experiment, Run
+from coterie.cli.template import template
 from coterie.core.registry import KINDS, known
 from coterie.experiment import Data, Evaluate, Exchange, Population, Train, presets
-from coterie.runs.lock import locked
-from coterie.template import template
+from coterie.storage.lock import locked
 from tests.cli.conftest import Command, Refused, says
 
 VERBS = [
@@ -157,7 +157,7 @@ def test_a_grid_shows_every_setting(coterie: Command) -> None:
 
 def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
     """See test_simulation for the signals; here, what people read."""
-    from coterie.simulation import Stopped
+    from coterie.api import Stopped
 
     assert str(Stopped(tmp_path, 3, 9)) == f"stopped at iteration 3 of 9; everything is saved in {tmp_path}"
 
@@ -387,7 +387,7 @@ def test_check_and_run_tell_of_weights_that_are_thrown_away(coterie: Command) ->
     note = (
         "note: model Sequential brings weights of its own (1.weight, 1.bias, 2.weight and 2 more), which are"
     )
-    model = ("--set", "model=tests.models.pretrained:pretrained")
+    model = ("--set", "model=tests.plugins.models.pretrained:pretrained")
     for words in (["check"], ["run", "--no-plots"]):
         answer = coterie(*words, "small.toml", *model)
         assert (answer.code, answer.err) == (0, "")

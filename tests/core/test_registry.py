@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from coterie.algorithms.kd_pdfl import KDPDFL
 from coterie.core import registry
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import KINDS, build, describe, find, known, register
-from coterie.distances.wasserstein1 import wasserstein1
+from coterie.plugins.algorithms.kd_pdfl import KDPDFL
+from coterie.plugins.distances.wasserstein1 import wasserstein1
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - everybody calls it F
 
-from coterie.algorithms.kd_pdfl import KDPDFL
 from coterie.core.algorithm import Algorithm
 from coterie.core.streams import Stream
 from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Info, Probe, Start, State
+from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 
 Shape = tuple[int, ...]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coterie.algorithms.fedavg import FedAvg
 from coterie.core.algorithm import Algorithm
 from coterie.core.task import Task
 from coterie.core.types import Batch, Info, Start, State, Tensors
+from coterie.plugins.algorithms.fedavg import FedAvg
 
 __all__ = ["Ditto", "FedRep"]
 

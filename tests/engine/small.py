@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -159,9 +158,10 @@ class LoopExecution(Execution):
     def step(
         self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
     ) -> tuple[State, Tensor]:
-        if learns is None:
-            return one_by_one(lambda *one: _step(self.task, group, *one, None))(hyper, state, batch)
-        return one_by_one(partial(_step, self.task, group))(hyper, state, batch, learns)
+        def one(*given: Any) -> tuple[State, Tensor]:
+            return _step(self.task, group, *given, *([None] if learns is None else []))
+
+        return one_by_one(one)(*(g for g in (hyper, state, batch, learns) if g is not None))
 
 
 def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:

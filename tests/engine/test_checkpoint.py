@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from coterie import saved
 from coterie.core.errors import CheckpointError, RunError
 from coterie.engine.checkpoint import FORMAT, Checkpoint, load, save
+from coterie.storage import tensors as saved
 from tests.engine.small import experiment, hard, simulator
 from tests.trees import clone, same
 
@@ -49,7 +49,7 @@ def test_a_full_disk_costs_only_the_new_one(
             Path(path).write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("coterie.saved.save_file", full)
+    monkeypatch.setattr("coterie.storage.tensors.save_file", full)
     with pytest.raises(RunError, match=r"No space left.*make room and continue with --resume"):
         save(file, MOMENT._replace(t=18))
     assert [p.name for p in tmp_path.iterdir()] == (["c.safetensors"] if there_before else [])

@@ -39,7 +39,9 @@ def test_to_plain_data_and_back(tmp_path: Path) -> None:
     assert world.experiment.data.clients == 4
 
 
-@pytest.mark.parametrize("name", ["KD-PDFL", "kd-pdfl", "KDPDFL", "coterie.algorithms.kd_pdfl:KDPDFL"])
+@pytest.mark.parametrize(
+    "name", ["KD-PDFL", "kd-pdfl", "KDPDFL", "coterie.plugins.algorithms.kd_pdfl:KDPDFL"]
+)
 def test_a_method_has_one_name_however_it_is_spelt(name: str) -> None:
     assert Settings.parse({"address": "127.0.0.1:7440", "method": name}).algorithm == "KD-PDFL"
 

@@ -14,7 +14,7 @@ from coterie.peer.errors import PeerError
 from coterie.peer.learner import Snapshot
 from coterie.peer.store import FORMAT, Saved, Store, tensors
 from coterie.peer.transport import Version
-from coterie.saved import beside
+from coterie.storage.atomic import temporary_path
 from tests.disk import full_after
 from tests.trees import same
 
@@ -51,11 +51,11 @@ def test_what_a_kill_left_beside_it_is_never_read(tmp_path: Path) -> None:
     new = store.path.read_bytes()
     for cut in (0, 1, 8, 100, len(new) - 1, len(new)):
         store.path.write_bytes(whole)
-        beside(store.path).write_bytes(new[:cut])
+        temporary_path(store.path).write_bytes(new[:cut])
         found = store.load("p0", "main", state())
         assert found is not None
         assert found.now.version == Version(2, 5)
-        assert not beside(store.path).exists()
+        assert not temporary_path(store.path).exists()
     store.close()
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from coterie import saved
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.streams import Stream
 from coterie.peer import journal, store
 from coterie.peer.memory import Network
 from coterie.peer.settings import Settings
 from coterie.replay import Agreement, replay
+from coterie.storage import tensors as saved
 from tests.engine.small import EVERY_METHOD
 from tests.peer.free import Peer, settings
 from tests.waiting import eventually

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from coterie.api import Stopped
 from coterie.core.errors import DataError, RunError
 from coterie.experiment import Experiment
 from coterie.reproduce.reproduction import Report, reproduce
 from coterie.reproduce.sources import source
 from coterie.runs import Run
-from coterie.simulation import Stopped
 from tests.reproduce.files import write_emnist, write_iot
 
 

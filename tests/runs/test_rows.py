@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import RunError
 from coterie.runs import Run
-from coterie.runs.files import encode
 from coterie.runs.graph import graph
 from coterie.runs.history import History
 from coterie.runs.rows import Rows
+from coterie.storage.files import encode
 from tests.runs.made import EXCHANGES
 
 

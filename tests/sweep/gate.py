@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from coterie.algorithms.local import Local
 from coterie.core.links import Graph, Links
 from coterie.core.streams import Stream
+from coterie.plugins.algorithms.local import Local
 
 __all__ = ["Gate", "Hungry"]
 

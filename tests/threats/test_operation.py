@@ -155,7 +155,7 @@ def test_row_27_folders_that_others_can_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".lock", "journal.jsonl", ".journal.draft", "model.safetensors.tmp", ".status.address.draft"]
+    "name", [".lock", "journal.jsonl", ".journal.draft", ".model.safetensors.draft", ".status.address.draft"]
 )
 def test_row_27_links_are_not_followed(tmp_path: Path, name: str) -> None:
     with opened(tmp_path, 1) as world:
@@ -174,7 +174,7 @@ def test_row_27_a_link_that_is_put_there_later(tmp_path: Path) -> None:
         world.start()
         world.learned_on()
         state = world.processes["p0"].state
-        for name in (".journal.draft", "model.safetensors.tmp"):
+        for name in (".journal.draft", ".model.safetensors.draft"):
             with contextlib.suppress(FileExistsError):  # it was about to be used
                 (state / name).symlink_to(precious)
         world.learned_on()

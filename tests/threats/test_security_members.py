@@ -151,7 +151,7 @@ def test_row_23_one_member_opens_hundreds_of_connections(siege: Siege) -> None:
 
 
 def test_row_24_malformed_calls_are_not_heard_for_a_growing_while(siege: Siege) -> None:
-    """`benchmarks/peer_abuse.py` measures what is left of the training speed."""
+    """`benchmarks/peers/abuse.py` measures what is left of the training speed."""
     world, p6 = siege.world, siege.identity("p6")
 
     async def main() -> int:

@@ -78,7 +78,7 @@ for verb in (run, tune, sweep, ls, show, plot, dashboard, report, new, check, re
 app.add_typer(data.data, name="data")
 app.add_typer(ca.ca, name="ca")
 app.add_typer(peer.peer, name="peer")
-app.add_typer(bench.bench, name="bench")
+app.command(context_settings=bench.ALL_WORDS, add_help_option=False)(bench.bench)
 
 
 @app.callback(invoke_without_command=True)

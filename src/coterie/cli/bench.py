@@ -1,209 +1,32 @@
-"""`coterie bench`: how fast it is here, beside what the machine allows and what a plain loop does."""
+"""`coterie bench`: the benchmarks that lie beside the source; the installed package is without them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
 from pathlib import Path
-from typing import Annotated, Any
 
 import typer
 
-from coterie.cli.options import Json
-from coterie.cli.starting import starting
+from coterie.core.errors import ConfigError
 
-__all__ = ["bench"]
+__all__ = ["ALL_WORDS", "bench"]
 
-bench = typer.Typer(
-    help=(
-        "Measure speed: the machine's limit, a plain PyTorch loop over clients, and coterie, in one run.\n\n"
-        "Example:  coterie bench engine --work W1 --clients 20,100"
-    ),
-    no_args_is_help=True,
-)
-
-Works = Annotated[str, typer.Option("--work", metavar="W1,W2", help="W1: IoT MLP, W2: EMNIST CNN.")]
-Clients = Annotated[
-    str | None, typer.Option(metavar="N,N", help="Numbers of clients; by default what suits work and device.")
-]
-Pairs = Annotated[int, typer.Option(min=1, help="How often each is measured; five or more mean something.")]
-Seconds = Annotated[float, typer.Option(min=0, help="The shortest turn; a turn is at least one round.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 ...")]
-Eager = Annotated[bool, typer.Option("--eager", help="Do not compile local steps.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.json", help="Write all numbers; beside it a table (.md) and a picture (.png)."
-    ),
-]
-
-_SUFFIXES = (".json", ".md", ".png")
-_CPU: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "engine": {"W1": (20, 100, 500), "W2": (10, 40)},
-    "exchange": {"W1": (20, 500), "W2": (20,)},
-    "scaling": {"W1": (20, 100, 500, 2000, 10_000), "W2": (10, 40, 100, 400)},
-}
-_GPU: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "engine": {"W1": (100, 1000, 10_000), "W2": (40, 200, 1000)},
-    "exchange": {"W1": (1000, 10_000), "W2": (200,)},
-    "scaling": {"W1": (20, 100, 1000, 4000, 10_000), "W2": (20, 100, 400, 2000)},
-}
+ALL_WORDS = {"allow_extra_args": True, "allow_interspersed_args": False, "ignore_unknown_options": True}
+"""Settings with which every word behind `bench` is left to the benchmarks' own commands."""
 
 
-@bench.command()
-def engine(
-    work: Works = "W1,W2",
-    clients: Clients = None,
-    pairs: Pairs = 5,
-    seconds: Seconds = 1.0,
-    device: Device = "cpu",
-    eager: Eager = False,
-    start: Annotated[
-        bool, typer.Option(help="Measure start-up and memory too, in processes of their own.")
-    ] = True,
-    as_json: Json = False,
-    out: Out = None,
-) -> None:
-    """Local steps and exchanges: a plain loop over clients and coterie in turn, against the limit.
+def bench(ctx: typer.Context) -> None:
+    """Measure speed: the machine's limit, a plain PyTorch loop over clients, and coterie, in one run."""
+    places = Path(__file__).parents[3], Path.cwd()  # a clone that is installed, or one that is at hand
+    root = next((p for p in places if (p / "benchmarks" / "simulator" / "workloads.py").is_file()), None)
+    if root is None:
+        raise ConfigError(
+            "the benchmarks come with the source and not with the package; clone the repository of coterie "
+            f"and run there: {' '.join(['coterie bench', *(ctx.args or ['engine'])])}"
+        )
+    sys.path[:0] = {str(root)} - {*sys.path}
+    from benchmarks.cli import bench as benchmarks
 
-    Examples:
-
-      coterie bench engine
-
-      coterie bench engine --work W1 --clients 20,100,500 --pairs 9 --out speed.json
-
-      coterie bench engine --device cuda --clients 10000 --work W1
-    """
-    with starting("getting ready"):
-        from coterie.bench.timing import Settings
-        from coterie.bench.versus import versus
-
-    how = Settings(pairs, seconds, device, "off" if eager else "auto", start)
-    _conduct(lambda numbers, say: versus(numbers, how, say), "engine", work, clients, device, as_json, out)
-
-
-@bench.command()
-def exchange(
-    work: Works = "W1,W2",
-    clients: Clients = None,
-    pairs: Pairs = 5,
-    device: Device = "cpu",
-    eager: Eager = False,
-    as_json: Json = False,
-    out: Out = None,
-) -> None:
-    """The share of the time that exchanges and evaluations take, with one star and with many.
-
-    Example:  coterie bench exchange --work W1 --clients 500
-    """
-    with starting("getting ready"):
-        from coterie.bench.exchange import exchange as measure
-        from coterie.bench.timing import Settings
-
-    how = Settings(pairs, 0, device, "off" if eager else "auto")
-    _conduct(lambda numbers, say: measure(numbers, how, say), "exchange", work, clients, device, as_json, out)
-
-
-@bench.command()
-def scaling(
-    work: Works = "W1,W2",
-    clients: Clients = None,
-    pairs: Pairs = 5,
-    seconds: Seconds = 1.0,
-    device: Device = "cpu",
-    eager: Eager = False,
-    as_json: Json = False,
-    out: Out = None,
-) -> None:
-    """The cost of a client-step and the memory of a client, from few clients to many.
-
-    Example:  coterie bench scaling --work W1 --clients 100,1000,10000 --out scaling.json
-    """
-    with starting("getting ready"):
-        from coterie.bench.scaling import scaling as measure
-        from coterie.bench.timing import Settings
-
-    how = Settings(pairs, seconds, device, "off" if eager else "auto")
-    _conduct(lambda numbers, say: measure(numbers, how, say), "scaling", work, clients, device, as_json, out)
-
-
-Numbers = Mapping[str, Sequence[int]]
-Measure = Callable[[Numbers, Callable[[str], None]], dict[str, Any]]
-
-
-def _conduct(
-    measure: Measure, what: str, work: str, clients: str | None, device: str, as_json: bool, out: Path | None
-) -> None:
-    """Measure, with a line that says how far it is; then show and write."""
-    import json
-
-    from rich.console import Console
-
-    from coterie import terminal as screen
-    from coterie.bench.sheet import header, sheet, terminal
-
-    numbers = _numbers(work, clients, (_GPU if device.startswith("cuda") else _CPU)[what])
-    _writable(out)
-    told = Console(stderr=True)
-    with told.status("") as status:
-
-        def say(text: str) -> None:
-            status.update(text)
-            if not told.is_terminal:
-                told.print(text, highlight=False, soft_wrap=True)
-
-        result = measure(numbers, say)
-    if as_json:
-        typer.echo(json.dumps(result, indent=2))
-    else:
-        console = screen.console()
-        console.print(header(result), soft_wrap=True, markup=False)
-        console.print()
-        console.print(terminal(sheet(result)))
-    for path in _write(result, out):
-        typer.echo(f"written   {path}", err=as_json)
-
-
-def _numbers(work: str, clients: str | None, default: Numbers) -> dict[str, Sequence[int]]:
-    from coterie.core.errors import ConfigError, UnknownNameError
-
-    names = [name.strip().upper() for name in work.split(",")]
-    for name in names:
-        if name not in default:
-            raise UnknownNameError("work", name, default)
-    if clients is None:
-        return {name: default[name] for name in names}
-    try:
-        numbers = [int(n) for n in clients.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 2:
-        raise ConfigError(f"--clients {clients!r}: expected numbers of at least 2, such as 20,100")
-    return dict.fromkeys(names, numbers)
-
-
-def _writable(out: Path | None) -> None:
-    """Found out before minutes are spent."""
-    from coterie.core.errors import ConfigError
-    from coterie.runs.files import explained, refuse_foreign
-
-    if out is None:
-        return
-    if out.suffix != ".json":
-        raise ConfigError(f"--out {out}: expected a name that ends in .json, such as speed.json")
-    refuse_foreign(*map(out.with_suffix, _SUFFIXES))
-    with explained(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-
-
-def _write(result: Mapping[str, Any], out: Path | None) -> list[Path]:
-    from coterie.bench.pictures import picture
-    from coterie.bench.sheet import markdown
-    from coterie.runs.files import encode, publish
-
-    if out is None:
-        return []
-    contents = encode(result, indent=2), markdown(result).encode(), picture(result)
-    named = zip(map(out.with_suffix, _SUFFIXES), contents, strict=True)
-    files = {path: content for path, content in named if content is not None}
-    publish(files)
-    return list(files)
+    command = typer.main.get_command(benchmarks)
+    with command.make_context("bench", ctx.args, parent=ctx.parent) as inner:
+        command.invoke(inner)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coterie.cli.options import Json
+from coterie.cli.starting import starting
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from coterie.datasets._catalogue import Entry
-    from coterie.download.http import Watch
+    from coterie.data_files.catalogue import Entry
 
 __all__ = ["data"]
 
@@ -49,17 +47,19 @@ def ls(root: Root = None, as_json: Json = False) -> None:
     import json
 
     from coterie import terminal
-    from coterie.datasets._catalogue import CATALOGUE
+    from coterie.data_files.catalogue import catalogue
 
+    with starting("looking for data sets"):
+        entries = catalogue()
     found: dict[str, dict[str, Any]] = {
-        entry.name: {
+        name: {
             "state": _state(entry, root),
             "size": sum(file.size or 0 for file in entry.files),
             "where": str(entry.place(root)),
             "what": entry.about,
             "terms": entry.terms,
         }
-        for entry in CATALOGUE.values()
+        for name, entry in entries.items()
     }
     if as_json:
         typer.echo(json.dumps(found, indent=2))
@@ -86,12 +86,12 @@ def fetch(name: Name, root: Root = None) -> None:
 
       coterie data fetch emnist-byclass --data /big/disk
     """
-    from coterie.download.fetch import fetch
+    from coterie.data_files.fetch import fetch
 
     entry = _entry(name)
     try:
-        with _watching() as watch:
-            folder = fetch(entry, root, watch, time.sleep)
+        with _bar() as bar:
+            folder = fetch(entry, root, _Watch(bar), time.sleep)
     except KeyboardInterrupt:
         typer.secho("stopped; the same command goes on from here", fg="yellow", err=True)
         raise typer.Exit(130) from None
@@ -106,7 +106,7 @@ def verify(name: Name, root: Root = None) -> None:
     Example:  coterie data verify emnist
     """
     from coterie.core.errors import DataError
-    from coterie.download.verify import flaw
+    from coterie.data_files.fetch import flaw
 
     entry = _entry(name)
     folder = entry.place(root)
@@ -124,17 +124,14 @@ def verify(name: Name, root: Root = None) -> None:
 
 
 def _entry(name: str) -> Entry:
-    from coterie.core.errors import UnknownNameError
-    from coterie.datasets._catalogue import CATALOGUE
+    from coterie.data_files.catalogue import find_entry
 
-    known = {**CATALOGUE, "emnist": CATALOGUE["emnist-balanced"]}
-    if name.lower() not in known:
-        raise UnknownNameError("data set", name, known)
-    return known[name.lower()]
+    with starting("looking for data sets"):
+        return find_entry(name)
 
 
 def _state(entry: Entry, root: Path | None) -> str:
-    from coterie.download.verify import flaw
+    from coterie.data_files.fetch import flaw
 
     folder = entry.place(root)
     flaws = [flaw(folder / file.name, file, thorough=False) for file in entry.files]
@@ -149,52 +146,35 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-@contextmanager
-def _watching() -> Iterator[Watch]:
-    """A bar in a terminal, plain lines elsewhere."""
+def _bar() -> Progress:
+    """Make a bar, for a terminal: how much has arrived, how fast, and how long the rest will take."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
 
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    if not console.is_terminal:
-        yield _Lines()
-        return
-    columns = BarColumn(bar_width=None), DownloadColumn(), TransferSpeedColumn(), TextColumn("left")
-    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
-        yield _Bar(bar)
+    return progress.Progress(
+        progress.BarColumn(bar_width=None),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
 
 
-class _Bar:
-    """How much has arrived, how fast, and how long the rest will take."""
+class _Watch:
+    """Progress of a download: a bar in a terminal, elsewhere a line for about every tenth of the way."""
 
     def __init__(self, bar: Progress) -> None:
-        self.bar = bar
+        self.bar, self.tenth = bar, -1
         self.task = bar.add_task("", total=None, visible=False)
 
     def advance(self, done: int, total: int) -> None:
         self.bar.update(self.task, completed=done, total=total, visible=True)
+        if self.bar.disable and done * 10 // total != self.tenth:
+            self.tenth = done * 10 // total
+            self.bar.console.print(f"{_megabytes(done)} of {_megabytes(total)}")
 
     def notice(self, text: str) -> None:
         self.bar.console.print(f"note: {text}", style="yellow")
-
-
-class _Lines:
-    """One line for about every tenth of the way."""
-
-    def __init__(self) -> None:
-        self.tenth = -1
-
-    def advance(self, done: int, total: int) -> None:
-        if done * 10 // total != self.tenth:
-            self.tenth = done * 10 // total
-            typer.echo(f"{_megabytes(done)} of {_megabytes(total)}")
-
-    def notice(self, text: str) -> None:
-        typer.echo(f"note: {text}")

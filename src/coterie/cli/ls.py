@@ -124,14 +124,10 @@ def _plugin(kind: str, name: str) -> Any:
 
 def _preset(name: str, as_json: bool) -> None:
     import tomllib
-    from importlib import resources
 
-    from coterie.core.errors import UnknownNameError
-    from coterie.experiment import presets
+    from coterie.experiment import preset_text
 
-    if name not in presets():
-        raise UnknownNameError("preset", name, presets())
-    text = (resources.files("coterie") / "presets" / f"{name}.toml").read_text("utf-8").rstrip()
+    text = preset_text(name).rstrip()
     typer.echo(json.dumps(tomllib.loads(text), indent=2) if as_json else text)
 
 

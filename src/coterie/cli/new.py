@@ -27,8 +27,8 @@ def new(
 
       coterie new skewed --from label-skew     (coterie ls presets)
     """
+    from coterie.cli.template import template
     from coterie.core.errors import RunError
-    from coterie.template import template
 
     path = Path(f"{name.removesuffix('.toml')}.toml")
     text = template(path.name.removesuffix(".toml"), source)

@@ -30,7 +30,7 @@ def report(
     from coterie.dashboard.figures import images
     from coterie.dashboard.report import report as page
     from coterie.runs import Run
-    from coterie.runs.files import file_names, publish, refuse_foreign
+    from coterie.storage.files import file_names, publish, refuse_foreign
 
     folders = [found(run) for run in runs]
     if len(set(folders)) < len(folders):

@@ -64,13 +64,13 @@ def reproduce(
     """
     from coterie import terminal
     from coterie.cli.stopped import leave
-    from coterie.runs.files import encode
+    from coterie.storage.files import encode
 
     with starting(f"reading {target}"):
+        from coterie.api import Stopped
         from coterie.cli.progress import progress
         from coterie.reproduce import sheets
         from coterie.reproduce.reproduction import reproduce as carry_out
-        from coterie.simulation import Stopped
 
     console = terminal.console(stderr=as_json)
     try:

@@ -49,8 +49,8 @@ def run(
     from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
     from coterie.runs import Run
-    from coterie.runs.files import encode
     from coterie.runs.text import table
+    from coterie.storage.files import encode
 
     if experiment is None:
         if not (resume and out):
@@ -61,10 +61,10 @@ def run(
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
     with starting(f"reading {experiment}"):
+        from coterie.api import Stopped
+        from coterie.api import run as simulate
         from coterie.cli.progress import progress
         from coterie.experiment import Experiment
-        from coterie.simulation import Stopped
-        from coterie.simulation import run as simulate
 
         chosen = Experiment.load(experiment, changes)
     console = terminal.console(stderr=as_json)

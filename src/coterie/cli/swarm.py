@@ -57,9 +57,9 @@ def swarm(
     """
     from coterie import terminal
     from coterie.core.errors import ConfigError, UnknownNameError
+    from coterie.core.signals import stop_on_signal
     from coterie.runs import free_name
     from coterie.runs.text import table
-    from coterie.stopping import asked_to_stop
 
     changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "grid": {}, "name": "swarm"}
     changes |= overrides(sets or [])
@@ -80,7 +80,7 @@ def swarm(
     folder = out or free_name(Path("runs") / "swarm")
     with contextlib.ExitStack() as beside:
         page = beside.enter_context(_page(folder, chosen.data.clients, port)) if dashboard else None
-        with asked_to_stop() as asked, progress(console, chosen, method) as shown:
+        with stop_on_signal() as asked, progress(console, chosen, method) as shown:
             result = fly(
                 chosen,
                 method,

@@ -68,8 +68,8 @@ def sweep(
     from coterie import terminal
     from coterie.cli.stopped import leave
     from coterie.core.errors import ConfigError
-    from coterie.runs.files import encode
     from coterie.runs.text import table
+    from coterie.storage.files import encode
     from coterie.sweep.reading import Sweep
 
     if grid is None:

@@ -1,6 +1,6 @@
 """Plugins: one file each, found by name, no list to edit.
 
-A plugin of a kind lives in the folder of that kind (`coterie/algorithms/kd_pdfl.py`) and registers
+A plugin of a kind lives in the folder of that kind (`coterie/plugins/algorithms/kd_pdfl.py`) and registers
 itself. Names are compared without case, blanks, dashes and underscores, so `kd_pdfl` finds
 `KD-PDFL`. A name with a colon, `"pkg.mod:Name"`, is imported from the user's own code, which may lie
 beside the settings (`coterie.core.home`).
@@ -100,7 +100,7 @@ def known(kind: str) -> dict[str, Any]:
 
 @functools.cache
 def _import_folder(folder: str) -> None:
-    package = importlib.import_module(f"coterie.{folder}")
+    package = importlib.import_module(f"coterie.plugins.{folder}")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
 
@@ -157,7 +157,7 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
 def listed(kind: str) -> dict[str, str]:
     """The name of each plugin of a kind and its first line, read from the files: torch loads for seconds."""
     found = {}
-    for file in (Path(__file__).parents[1] / KINDS[kind]).glob("*.py"):
+    for file in (Path(__file__).parents[1] / "plugins" / KINDS[kind]).glob("*.py"):
         for node in ast.parse(file.read_text("utf-8")).body:
             for call in getattr(node, "decorator_list", []):
                 match call:

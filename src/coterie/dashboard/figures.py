@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
 from coterie.runs import Run
-from coterie.runs.files import file_names
 from coterie.runs.image import image
 from coterie.runs.plot_gain import gains
 from coterie.runs.plot_graph import ceiling, weights
@@ -29,6 +28,7 @@ from coterie.runs.style import (
 )
 from coterie.runs.summary import curve
 from coterie.runs.tracks import Floats, Ints, Track, by_name
+from coterie.storage.files import file_names
 
 __all__ = ["FORMATS", "figures", "images"]
 

@@ -11,12 +11,12 @@ import numpy as np
 from coterie.core.errors import RunError
 from coterie.dashboard.opened import PATIENCE, Opened, plain
 from coterie.dashboard.reading import within
-from coterie.runs.files import read_json
 from coterie.runs.graph import graph_auc
 from coterie.runs.looks import looks
 from coterie.runs.summary import curve
 from coterie.runs.text import caption, columns
 from coterie.runs.tracks import Floats, Track, by_name, closing_phase
+from coterie.storage.files import read_json
 
 __all__ = ["curves", "overview", "status"]
 

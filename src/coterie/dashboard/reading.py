@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.runs.files import explained
 from coterie.runs.history import History
 from coterie.runs.rows import Rows
 from coterie.runs.tracks import SCORES
+from coterie.storage.files import explained
 
 __all__ = ["Evaluations", "Exchanges", "spread", "within"]
 

@@ -20,7 +20,7 @@ import numpy as np
 from coterie.core.errors import RunError
 from coterie.dashboard.bundle import bundle
 from coterie.dashboard.run_source import RunSource
-from coterie.runs.files import MARK
+from coterie.storage.files import MARK
 
 __all__ = ["MOST_BYTES", "report"]
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from safetensors import SafetensorError
 
-from coterie import saved
 from coterie.core.errors import CheckpointError, RunError
 from coterie.core.types import Tensors
+from coterie.storage import tensors as saved
 
 __all__ = ["Checkpoint", "load", "save"]
 

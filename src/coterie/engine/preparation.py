@@ -14,6 +14,7 @@ import torch
 
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
+from coterie.core.model_factory import build_task
 from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution
@@ -23,7 +24,6 @@ from coterie.engine.stack import Stack, stacks
 from coterie.engine.trial import trial
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer
-from coterie.models._given import task
 
 __all__ = ["Plan", "choose_execution", "prepare"]
 
@@ -134,7 +134,7 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
         if key not in tasks:
             how = dtype, e.train.optimizer, e.train.init
-            tasks[key] = task(e.model.name, e.model.options, inputs, classes, *how)
+            tasks[key] = build_task(e.model.name, e.model.options, inputs, classes, *how)
         found.append(tasks[key])
     return found
 

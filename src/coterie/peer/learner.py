@@ -21,11 +21,11 @@ from coterie.core.contract import Checked
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.draws import batch_rows, first_model, first_row, probe_rows, step_keys
 from coterie.core.errors import CoterieError, ModelError
+from coterie.core.model_factory import build_task
 from coterie.core.registry import told
 from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
 from coterie.experiment import World
-from coterie.models._given import task
 from coterie.peer.inputs import Inputs
 from coterie.peer.transport import Version
 from coterie.schedule import Schedule
@@ -98,7 +98,7 @@ class Client:
         dtype = getattr(torch, e.dtype)
         inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
         return cls(
-            task=task(e.model.name, e.model.options, inputs, own.classes, *how),
+            task=build_task(e.model.name, e.model.options, inputs, own.classes, *how),
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),

@@ -36,12 +36,12 @@ from coterie.experiment import (
     Method,
     Named,
     Plugin,
+    Section,
     Share,
     Train,
     World,
-    _Frozen,
-    _keys,
-    _named,
+    known_keys,
+    named,
     settled,
 )
 from coterie.federation import Dealer
@@ -119,7 +119,7 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-class Exchange(_Frozen):
+class Exchange(Section):
     """When this peer wakes and whom it asks."""
 
     every: Count = 20
@@ -140,7 +140,7 @@ class Exchange(_Frozen):
     """The share of models that are lost on purpose, for experiments."""
 
 
-class Settings(_Frozen):
+class Settings(Section):
     """One peer."""
 
     address: Annotated[str, AfterValidator(_own_address)]
@@ -166,7 +166,7 @@ class Settings(_Frozen):
     """Have only the part of the data that client i of `data.clients` has; absent: all of the data."""
     slots: dict[Id, Annotated[int, Ge(0)]] = {}  # noqa: RUF012
     """Entries of its row of W that belong to certain peers; the others get theirs when they are met."""
-    method: Annotated[Method, BeforeValidator(_named)] = Method(name="KD-PDFL")
+    method: Annotated[Method, BeforeValidator(named)] = Method(name="KD-PDFL")
     """Without `client`, its `adoption` is "mix" unless it is named: nobody overwrites its model unweighed."""
     model: Named = Plugin(name="mlp")
     dtype: Literal["float32", "float64"] = "float32"
@@ -177,7 +177,7 @@ class Settings(_Frozen):
     """As in an experiment; without `iterations` it learns until it is stopped."""
     evaluate: Evaluate = Evaluate()
     exchange: Exchange = Exchange()
-    attack: Annotated[Attackers, BeforeValidator(_named)] = Attackers()
+    attack: Annotated[Attackers, BeforeValidator(named)] = Attackers()
     """As in an experiment: what it does if its `client` is among the attackers; for experiments only."""
     rate: Annotated[float, Ge(1e-3)] | None = None
     """At most this many iterations a second, on a machine that has other things to do."""
@@ -204,7 +204,7 @@ class Settings(_Frozen):
     @model_validator(mode="before")
     @classmethod
     def _careful(cls, values: Any) -> Any:
-        method = _named(values.get("method", "KD-PDFL"))
+        method = named(values.get("method", "KD-PDFL"))
         if values.get("client") is None and isinstance(method, Mapping):
             values = {"journal": KEPT, **values, "method": {"adoption": "mix", **method}}
         return values
@@ -238,7 +238,7 @@ class Settings(_Frozen):
             for item in error.errors():
                 if item["type"] == "extra_forbidden":
                     *path, key = (str(p) for p in item["loc"])
-                    known = _keys(cls, path)
+                    known = known_keys(cls, path)
                     raise UnknownNameError(f"key {'.'.join((*path, key))!r}:", key, known) from None
             raise ConfigError(explain(error, values=values)) from None
         settings.world()  # names and options of plugins

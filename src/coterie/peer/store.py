@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError
 from torch import Tensor
 
-from coterie import saved as files
 from coterie.core.types import State
 from coterie.peer.errors import DamagedError, PeerError
 from coterie.peer.files import folder_flaw
@@ -30,6 +29,8 @@ from coterie.peer.inputs import Inputs
 from coterie.peer.learner import Snapshot
 from coterie.peer.schema import absurd
 from coterie.peer.transport import Version
+from coterie.storage import tensors as files
+from coterie.storage.atomic import temporary_path
 
 __all__ = ["Saved", "Store", "inputs", "read", "tensors"]
 
@@ -101,7 +102,7 @@ class Store:
 
         One that is damaged is set aside if the one before it is sound.
         """
-        files.beside(self.path).unlink(missing_ok=True)
+        temporary_path(self.path).unlink(missing_ok=True)
         damaged: DamagedError | None = None
         for path in filter(Path.exists, (self.path, self.former)):
             try:

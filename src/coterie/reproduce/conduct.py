@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeAlias
 
+from coterie.api import run
 from coterie.engine.recorder import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run
-from coterie.simulation import run
 
 __all__ = ["View", "conduct"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from coterie.runs.files import publish
 from coterie.runs.image import image
+from coterie.storage.files import publish
 
 __all__ = ["save"]
 

@@ -24,9 +24,9 @@ from coterie.reproduce.settings import DATASETS, Target, experiment, readings, r
 from coterie.reproduce.sheets import Sheet, latex, markdown
 from coterie.reproduce.sources import Source, missing, source
 from coterie.runs import Run
-from coterie.runs.files import MARK, encode, explained, refuse_foreign, replace
 from coterie.runs.style import STYLE
 from coterie.runs.tracks import Track
+from coterie.storage.files import MARK, encode, explained, refuse_foreign, replace
 
 __all__ = ["Report", "reproduce"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coterie.core.errors import DataError
-from coterie.datasets._catalogue import CATALOGUE, HOME
+from coterie.data_files.catalogue import HOME, catalogue
 
 __all__ = ["Source", "missing", "source"]
 
@@ -35,7 +35,7 @@ _KNOWN = (
 
 def source(dataset: str, root: Path | None) -> Source | None:
     """The data set as it is in the data folder, if it is."""
-    return next((s for s in _KNOWN if s.dataset == dataset and CATALOGUE[s.entry].found(root)), None)
+    return next((s for s in _KNOWN if s.dataset == dataset and catalogue()[s.entry].found(root)), None)
 
 
 def missing(datasets: Sequence[str], root: Path | None) -> DataError:

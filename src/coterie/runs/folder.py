@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.toml import dumps
 from coterie.runs.environment import environment
-from coterie.runs.files import append, encode, explained, replace
-from coterie.runs.lock import LOCK, locked
 from coterie.runs.run import Run
+from coterie.storage.files import append, encode, explained, replace
+from coterie.storage.lock import LOCK, locked
 
 if TYPE_CHECKING:  # it takes torch along, which a reader of run folders does not need
     from coterie.experiment import Experiment

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from coterie.runs.files import MARK
+from coterie.storage.files import MARK
 
 __all__ = ["image"]
 

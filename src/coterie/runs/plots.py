@@ -16,7 +16,6 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
-from coterie.runs.files import file_names, publish
 from coterie.runs.image import image
 from coterie.runs.plot_curves import curves
 from coterie.runs.plot_gain import gain, gains
@@ -24,6 +23,7 @@ from coterie.runs.plot_graph import colour_bar, heat_map, true_groups, weights
 from coterie.runs.plot_labels import labels
 from coterie.runs.style import OTHERS, STYLE, method_colours, shortened
 from coterie.runs.tracks import Track, by_name, closing_phase
+from coterie.storage.files import file_names, publish
 
 if TYPE_CHECKING:
     from coterie.runs.run import Run

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.files import explained
 from coterie.runs.tracks import Ints
+from coterie.storage.files import explained
 
 __all__ = ["Rows"]
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs.environment import FORMAT
-from coterie.runs.files import explained, read_json
 from coterie.runs.graph import graph
-from coterie.runs.lock import let_go
 from coterie.runs.summary import summarize
 from coterie.runs.tracks import SCORES, Floats, Track, Weighed, by_name, read_tracks, read_weighed
+from coterie.storage.files import explained, read_json
+from coterie.storage.lock import let_go
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.files import read_json, read_rows
+from coterie.storage.files import read_json, read_rows
 
 __all__ = [
     "SCORES",

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from coterie.core.errors import ConfigError, RunError
+from coterie.core.signals import stop_on_signal
 from coterie.runs import free_name
-from coterie.stopping import asked_to_stop
 from coterie.sweep.cluster import Cluster, connected
 from coterie.sweep.folder import SweepFolder
 from coterie.sweep.grid import Grid, jobs, read
@@ -73,7 +73,7 @@ def sweep(
             if cluster:
                 cluster.refuse({job.setting.get("device", grid.base.device) for job in cut}, threads)
             folder = held.enter_context(SweepFolder.create(path, grid, cut, threads, here))
-        asked = held.enter_context(asked_to_stop())
+        asked = held.enter_context(stop_on_signal())
         held.enter_context(_threads_kept())
         try:
             _Conductor(folder, cluster, data, retries, checkpoint_every, shown, asked.is_set).conduct()

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.toml import dumps
-from coterie.runs.files import encode, explained
-from coterie.runs.files import replace as put
-from coterie.runs.lock import locked
+from coterie.storage.files import encode, explained
+from coterie.storage.files import replace as put
+from coterie.storage.lock import locked
 from coterie.sweep.grid import Grid, read
 from coterie.sweep.job import Job
 from coterie.sweep.reading import FORMAT, Sweep

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from coterie.core.errors import RunError
 from coterie.core.tags import tag
 from coterie.runs import Run
-from coterie.runs.files import encode, read_json, replace
 from coterie.runs.text import markdown
 from coterie.runs.tracks import Track, Weighed
+from coterie.storage.files import encode, read_json, replace
 from coterie.sweep.job import Job
 
 if TYPE_CHECKING:

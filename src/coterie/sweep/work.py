@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
+from coterie.api import Stopped, run
 from coterie.core.errors import CoterieError, NoRoomError
 from coterie.engine.memory import room_for_clients
 from coterie.engine.preparation import Plan
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run
-from coterie.simulation import Stopped, run
 
 __all__ = [
     "Event",
@@ -156,7 +156,7 @@ def done(folder: Path, experiment: Experiment) -> bool:
 
 def fingerprint(experiment: Experiment, seed: int, data: str | None) -> tuple[str, str]:
     """Which data a job begins with, and a hash of the samples as its clients have and name them."""
-    world = next(experiment.worlds())
+    world = experiment.worlds()[0]
     room_for_clients([world])
     root = data if data is not None else os.environ.get("COTERIE_DATA")
     federation = Dealer(Path(root) if root else None).federation(world.experiment, seed)

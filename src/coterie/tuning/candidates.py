@@ -45,7 +45,7 @@ def candidates(experiment: Experiment, label: str, budget: int) -> list[Candidat
             break
         if repr(setting) not in seen:
             seen.add(repr(setting))
-            world = next(alone.changed({label: setting}).worlds())
+            world = alone.changed({label: setting}).worlds()[0]
             values = {key: _value(world, key) for key in choices}
             found.setdefault(_meaning(world), Candidate(setting, values))
     return list(found.values())
@@ -55,7 +55,7 @@ def space(experiment: Experiment, label: str) -> Choices:
     """What is searched for a method, by the keys of its table: as the experiment says, or the usual."""
     if experiment.search:
         return experiment.searched(label)
-    world = next(experiment.only(label).worlds())
+    world = experiment.only(label).worlds()[0]
     train = world.experiment.train
     choices = {"train.lr": _around(train.lr)}
     if train.personalize:

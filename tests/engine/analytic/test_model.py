@@ -12,11 +12,11 @@ from torch.func import vmap
 from coterie.core.task import Task
 from coterie.core.types import Batch, State, Tensors
 from coterie.engine.analytic import analytic_model, apply_gradients_, convolution, materialise
-from coterie.models.cnn import Cnn
-from coterie.models.emnist_cnn import EmnistCnn
-from coterie.models.iot_mlp import IotMlp
-from coterie.models.linear import LinearModel
-from coterie.models.mlp import Mlp
+from coterie.plugins.models.cnn import Cnn
+from coterie.plugins.models.emnist_cnn import EmnistCnn
+from coterie.plugins.models.iot_mlp import IotMlp
+from coterie.plugins.models.linear import LinearModel
+from coterie.plugins.models.mlp import Mlp
 
 CLIENTS, SAMPLES = 3, 6
 

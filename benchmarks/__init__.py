@@ -1,0 +1,1 @@
+"""Benchmarks of speed, size and endurance: every such figure in the documentation, measured again."""

@@ -1,0 +1,118 @@
+"""Run an experiment into a folder: `coterie run`, and the same from Python."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from coterie.core.errors import RunError
+from coterie.core.signals import stop_on_signal
+from coterie.engine.preparation import prepare
+from coterie.engine.recorder import Progress
+from coterie.engine.simulate import simulate
+from coterie.experiment import Experiment
+from coterie.runs import Run, RunFolder, free_name
+
+__all__ = ["Stopped", "run"]
+
+
+class Stopped(RunError):  # noqa: N818 - it is what happened, not a mistake
+    """The run was asked to stop, has saved everything in `path`, and can be continued."""
+
+    def __init__(self, path: Path, done: int, total: int) -> None:
+        super().__init__(f"stopped at iteration {done} of {total}; everything is saved in {path}")
+        self.path = path
+
+
+def run(
+    experiment: Experiment | str | Path,
+    out: str | Path | None = None,
+    *,
+    resume: bool = False,
+    data: str | Path | None = None,
+    plots: bool = True,
+    progress: Progress | None = None,
+    checkpoint_every: float = 30.0,
+) -> Run:
+    """Run an experiment (or a TOML file, or a preset by name) and give back its results.
+
+    `out` is the run folder, by default `runs/<name>`, numbered if that is taken. `resume` continues the
+    run in that folder from its last checkpoint. `data` is where data sets lie, by default
+    $COTERIE_DATA. `checkpoint_every` is the number of seconds between checkpoints.
+    """
+    if not isinstance(experiment, Experiment):
+        experiment = Experiment.load(experiment)
+    default = Path("runs") / experiment.name
+    path = Path(out) if out is not None else default if resume else free_name(default)
+    root = data if data is not None else os.environ.get("COTERIE_DATA")
+    opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
+    with opened as folder, stop_on_signal() as asked:
+        try:
+            plan = prepare(experiment, Path(root) if root else None, progress)
+        except BaseException:
+            if not resume:
+                folder.discard()
+            raise
+        report = _Report(folder, sum(s.iterations for s in plan.stacks), progress)
+        try:
+            finished = simulate(
+                plan,
+                folder,
+                resume=resume,
+                progress=report,
+                stop=asked.is_set,
+                checkpoint_every=checkpoint_every,
+            )
+        except BaseException as error:
+            if report.moved or not resume:  # a run that cannot be resumed stays as it was
+                report.status("failed")
+            error.add_note(f"continue with: coterie run --resume --out {shlex.quote(str(path))}")
+            raise
+        report.status("done" if finished else "stopped")
+        if not finished:
+            raise Stopped(path, report.done, report.total)
+        folder.summarize()
+        found = Run(path)
+        if plots:
+            report.stage("drawing the pictures")
+            found.plot()
+        return found
+
+
+class _Report:
+    """Passes progress on, and keeps the run's status file up to date on the way."""
+
+    def __init__(self, folder: RunFolder, total: int, progress: Progress | None) -> None:
+        self.folder, self.progress = folder, progress
+        self.done, self.total, self.began = 0, total, time.monotonic()
+        self.moved = False
+
+    def status(self, state: str) -> None:
+        self.folder.status(state, self.done, self.total, round(time.monotonic() - self.began, 3))
+
+    def stage(self, text: str) -> None:
+        if self.progress:
+            self.progress.stage(text)
+
+    def notice(self, text: str) -> None:
+        if self.progress:
+            self.progress.notice(text)
+
+    def advance(self, done: int, total: int, client_steps: int) -> None:
+        self.done, self.total = done, total
+        if not self.moved:
+            self._running()
+        if self.progress:
+            self.progress.advance(done, total, client_steps)
+
+    def evaluated(self, accuracy: Mapping[str, float]) -> None:
+        self._running()
+        if self.progress:
+            self.progress.evaluated(accuracy)
+
+    def _running(self) -> None:
+        self.moved = True
+        self.status("running")

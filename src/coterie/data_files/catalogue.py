@@ -1,0 +1,132 @@
+"""Catalogue of the data sets that come as files: which files, where they lie, how to get them.
+
+A data set lists its files beside its loader, as `Entry`s in the attribute `entries` of the registered class;
+the catalogue collects those of all plugins.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from coterie.core.errors import DataError, UnknownNameError
+from coterie.core.home import beside
+from coterie.core.registry import known
+
+__all__ = ["HOME", "Archive", "Entry", "File", "catalogue", "find_entry", "located", "reading"]
+
+HOME = Path("data")
+"""The data folder if neither --data nor COTERIE_DATA names one."""
+
+
+class File(NamedTuple):
+    """One file of a data set."""
+
+    name: str
+    size: int | None = None
+    """In bytes, where it is known."""
+    sha256: str | None = None
+    """Hexadecimal, where it is known."""
+
+
+class Archive(NamedTuple):
+    """The zip file in which files are handed out."""
+
+    url: str
+    size: int
+    md5: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One data set, or one selection out of it."""
+
+    name: str
+    about: str
+    terms: str
+    """Where the files come from, under what terms, and whom to cite."""
+    by_hand: str
+    """How a person gets the files; `{folder}` is where they belong, `{command}` would fetch them."""
+    folders: tuple[str, ...]
+    """Where the files may lie below the data folder; the first is where they are put."""
+    files: tuple[File, ...]
+    archive: Archive | None = None
+    """The archive to fetch; None if only a person can."""
+
+    def found(self, root: Path | None) -> Path | None:
+        """Find the first folder that holds any of the files, packed or unpacked."""
+        names = [name for file in self.files for name in (file.name, file.name.removesuffix(".gz"))]
+        folders = [(root or HOME) / folder for folder in self.folders]
+        return next((f for f in folders if any(os.path.isfile(f / name) for name in names)), None)
+
+    def place(self, root: Path | None) -> Path:
+        """Name the folder that holds the files, or in which they are to be put."""
+        return self.found(root) or (root or HOME) / self.folders[0]
+
+    def held(self, root: Path | None) -> Path:
+        """Find the folder that holds the files; without one, a DataError says how to get them."""
+        if (folder := self.found(root)) is not None:
+            return folder
+        raise DataError(
+            f"there are no files of {self.name} in {self.place(root)}; {self.remedy(root)} (or name the "
+            f"folder that holds them with --data or COTERIE_DATA)"
+        )
+
+    def help(self, root: Path | None) -> str:
+        """Say how to get the files by hand."""
+        return self.by_hand.format(folder=self.place(root), command=self._command(root))
+
+    def remedy(self, root: Path | None) -> str:
+        """Say how to get the files the easiest way."""
+        return f"run: {self._command(root)}" if self.archive else self.help(root)
+
+    def _command(self, root: Path | None) -> str:
+        return shlex.join(["coterie", "data", "fetch", self.name, *(["--data", str(root)] if root else [])])
+
+
+def catalogue() -> dict[str, Entry]:
+    """Collect the entries of all data set plugins, by name."""
+    return {entry.name: entry for entries in _entries().values() for entry in entries}
+
+
+def find_entry(name: str) -> Entry:
+    """Find an entry by its own name, or the first one of a data set by the name of its plugin."""
+    entries = {plugin: own[0] for plugin, own in _entries().items()} | catalogue()
+    if name.lower() not in entries:
+        raise UnknownNameError("data set", name, entries)
+    return entries[name.lower()]
+
+
+def _entries() -> dict[str, tuple[Entry, ...]]:
+    return {name: own for name, plugin in known("dataset").items() if (own := getattr(plugin, "entries", ()))}
+
+
+def located(root: Path | None, path: str) -> Path:
+    """Give the full path; look for a relative one in the data folder, beside the settings, or else here."""
+    given = Path(path).expanduser()
+    full = Path(root or ".").absolute() / given
+    if root is None or not full.exists():
+        full = beside(given) or full
+    if not full.exists():
+        raise DataError(
+            f"there is no {full}; name the folder that holds it with --data or COTERIE_DATA, "
+            f"or give a full path"
+        )
+    return full
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong while a file is read or unpacked into a DataError that names the file."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DataError(f"cannot read {path}: {reason}; the file may be damaged or cut short") from None

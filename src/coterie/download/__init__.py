@@ -1,1 +1,0 @@
-"""Official data files: fetched over lines that break, verified, and put in place whole."""

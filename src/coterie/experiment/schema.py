@@ -1,0 +1,282 @@
+"""The sections of an experiment, as frozen and validated data: each class is a table of the TOML file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from coterie.core.errors import ConfigError
+from coterie.core.optim import Adam, Sgd
+from coterie.core.registry import build
+
+if TYPE_CHECKING:  # at run time where they are needed: torch takes seconds to load
+    from torch import Tensor
+
+    from coterie.core.attack import Attack
+
+__all__ = [
+    "MOST_WORLDS",
+    "NO_ATTACK",
+    "Attackers",
+    "Count",
+    "Data",
+    "Evaluate",
+    "Exchange",
+    "FolderName",
+    "Method",
+    "Named",
+    "OwnTrain",
+    "Plugin",
+    "Population",
+    "Section",
+    "Seeds",
+    "Share",
+    "Train",
+    "named",
+]
+
+LONGEST_NAME = 200
+"""Bytes of the name of an experiment, of the 255 that file systems allow: others are made from it."""
+MOST_WORLDS = 10_000
+"""Methods x seeds x settings of one experiment."""
+NO_ATTACK = "none"
+"""The attack of an experiment in which everybody is honest."""
+
+
+class Section(BaseModel):
+    """One table of settings: frozen, no unknown keys, no NaN; the string below a field is its help."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+class Plugin(BaseModel):
+    """A plugin by name, with its options: `"rayleigh"` or `{ name = "rayleigh", neighbours = 5 }`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+    @model_validator(mode="after")
+    def _finite(self) -> Plugin:
+        for key, value in self.options.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{key} must be a finite number, got {value}")
+        return self
+
+    def build(self, kind: str, where: str) -> Any:
+        return build(kind, self.name, self.options, where)
+
+
+def named(value: Any) -> Any:
+    if not isinstance(value, str | Mapping | BaseModel | Sgd | Adam):
+        raise ValueError('input should be a name, or a table with one, such as { name = "…" }')
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _seeds_from_count(seeds: Any) -> Any:
+    """A number N stands for 0 to N-1."""
+    if isinstance(seeds, bool | float | str | Mapping):
+        raise ValueError("input should be a number of seeds, or a list of them, such as [0, 1, 2]")
+    if isinstance(seeds, int) and not 1 <= seeds <= MOST_WORLDS:
+        raise ValueError(f"the number of seeds must be at least 1 and at most {MOST_WORLDS}")
+    return tuple(range(seeds)) if isinstance(seeds, int) else seeds
+
+
+def _plugin(value: Any) -> Any:
+    if not isinstance(value, str | Mapping | Plugin):
+        raise ValueError(
+            'input should be a name, or a table with one, such as { name = "…" }; what is your own is named '
+            "by its module: 'mine:load' is load in mine.py"
+        )
+    return named(value)
+
+
+def _number(kind: str) -> BeforeValidator:
+    def number(value: Any) -> Any:
+        if isinstance(value, bool | str):
+            raise ValueError(f"input should be a valid {kind}")
+        return value
+
+    return BeforeValidator(number)
+
+
+def _folder_name(name: str) -> str:
+    if not re.fullmatch(r"\w[\w .+-]*", name):
+        raise ValueError("expected letters, digits or ' ._+-', with a letter or digit first")
+    if (length := len(name.encode())) > LONGEST_NAME:
+        raise ValueError(f"it names a folder: expected at most {LONGEST_NAME} bytes, got {length}")
+    return name
+
+
+Named: TypeAlias = Annotated[Plugin, BeforeValidator(_plugin)]
+Real: TypeAlias = Annotated[float, _number("number")]
+Whole: TypeAlias = Annotated[int, _number("integer")]
+Rate: TypeAlias = Annotated[Real, Gt(0)]
+Optimizer: TypeAlias = Annotated[Sgd | Adam, Field(discriminator="name"), BeforeValidator(named)]
+Share: TypeAlias = Annotated[Real, Ge(0), Le(1)]
+Count: TypeAlias = Annotated[Whole, Ge(1), Lt(2**31)]
+FolderName: TypeAlias = Annotated[str, AfterValidator(_folder_name)]
+Seeds: TypeAlias = Annotated[
+    tuple[Annotated[Whole, Ge(0), Lt(2**63)], ...], BeforeValidator(_seeds_from_count)
+]
+
+
+class Data(Section):
+    """The data set, the clients and what each of them has."""
+
+    set: Named = Plugin(name="digits")
+    """The data set."""
+    clients: Annotated[Count, Ge(2)] = 20
+    """M, the number of clients."""
+    partition: Named = Plugin(name="iid")
+    """How labels are dealt to clients."""
+    shift: tuple[Named, ...] = ()
+    """How groups of clients differ beyond that: concept shift, feature shift, both."""
+    sizes: tuple[Count, Count] | Literal["all"] = (15, 100)
+    """Training samples of a client, drawn uniformly from this range; "all": all data are dealt out."""
+    overlap: bool = True
+    """Whether two clients may hold the same sample; not where all data are dealt out."""
+    min_partition_size: Count = 2
+    """The fewest training samples a client may end with where all data are dealt out."""
+    validation: Annotated[Real, Ge(0), Lt(1)] = 0.2
+    """Validation samples of a client, as a share of its training samples (drawn besides them)."""
+    test: Count = 100
+    """Personal test samples of a client."""
+    test_share: Annotated[Real, Gt(0), Lt(1)] = 0.3
+    """The part of the data kept for testing, if the data set has no test part of its own."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Data:
+        if self.sizes != "all" and self.sizes[0] > self.sizes[1]:
+            raise ValueError(f"sizes = [smallest, largest] must be in order, got {list(self.sizes)}")
+        return self
+
+
+class Train(Section):
+    """Local learning, the same for every method."""
+
+    iterations: Count = 1000
+    """T, the number of iterations."""
+    batch: Count = 16
+    """Samples of a mini-batch, drawn uniformly from the client's own."""
+    lr: Rate = 0.05
+    """The size of a local step."""
+    optimizer: Optimizer = Sgd()
+    """sgd (momentum, weight_decay) or adam (beta1, beta2, eps, weight_decay)."""
+    personalize: Annotated[Real, Ge(0), Lt(1)] = 0.1
+    """The last part of the iterations is local only, for every method alike."""
+    personalize_lr: Rate | None = None
+    """The learning rate of that closing phase; absent: `lr`."""
+    init: Literal["shared", "independent", "zeros", "given"] = "shared"
+    """θ(0): one random model for all clients of a seed (shared), one each (independent), zeros, or for all
+    seeds the weights that the model brings (given)."""
+
+
+class OwnTrain(Section):
+    """Where one method's local learning differs: in the size and kind of its steps, never in their number."""
+
+    lr: Rate | None = None
+    optimizer: Optimizer | None = None
+    personalize_lr: Rate | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _same_schedule(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and (others := values.keys() - cls.model_fields.keys()):
+            raise ValueError(
+                f"{min(map(str, others))!r} cannot be set for one method, since all of them have the same "
+                f"schedule; expected {', '.join(cls.model_fields)}"
+            )
+        return values
+
+    def given(self) -> dict[str, Any]:
+        return {key: value for key, value in self if value is not None}
+
+
+class Method(Plugin):
+    """An algorithm by name, with its options and, under `train`, its own learning rates and optimiser."""
+
+    train: OwnTrain = OwnTrain()
+
+
+class Exchange(Section):
+    """How often and with whom clients exchange models."""
+
+    every: Annotated[Count, Ge(3)] = 20
+    """T_ex: a star wakes at t ≡ 0, broadcasts at t ≡ 1 (mod T_ex); all other iterations are local."""
+    stars: Count | Annotated[Real, Gt(0), Le(1)] = 1
+    """Stars of an exchange: a number, or (with a decimal point) a share of the clients."""
+    channel: Named = Plugin(name="rayleigh")
+    """Which links are up."""
+    topology: Named = Plugin(name="all")
+    """Which links there are."""
+    cap: Count | None = None
+    """At most this many neighbours, those with the best links."""
+    loss: Share = 0.0
+    """Probability that a message on a link that is up is lost."""
+    probe: Count | Literal["all"] = "all"
+    """Samples on which a star looks at its neighbours' models: all its own, or a batch this large."""
+
+
+class Population(Section):
+    """Clients of unequal speed, that come late, leave and come back."""
+
+    speed: tuple[Annotated[Real, Gt(0), Le(1)], Annotated[Real, Gt(0), Le(1)]] = (1.0, 1.0)
+    """Local steps per iteration, drawn uniformly for each client from this range."""
+    late: Share = 0.0
+    """The share of clients that join only later, within the first half."""
+    leave: Share = 0.0
+    """The share of clients that leave for good, within the second half."""
+    away: Annotated[Real, Ge(0), Lt(1)] = 0.0
+    """The share of the time that a client is away."""
+    spell: Count = 50
+    """How many iterations an absence lasts."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Population:
+        if self.speed[0] > self.speed[1]:
+            raise ValueError(f"speed = [slowest, fastest] must be in order, got {list(self.speed)}")
+        return self
+
+
+class Attackers(Plugin):
+    """An attack by name, with its options, and who attacks; `none`: everybody is honest."""
+
+    name: str = NO_ATTACK
+    share: Annotated[Real, Ge(0), Lt(1)] = 0.1
+    """The share of the clients that attack, at least one, drawn for each seed."""
+
+    @property
+    def attack(self) -> Attack | None:
+        """What attackers do, or None."""
+        if self.name == NO_ATTACK:
+            return None
+        from coterie.core.attack import Attack
+
+        built = self.build("attack", "attack")
+        if not isinstance(built, Attack):
+            raise ConfigError(f"attack: {self.name!r} is not an Attack but {type(built).__name__}")
+        return built
+
+    def among(self, clients: int, seed: int) -> Tensor:
+        """Who attacks, `[M]` bool."""
+        from coterie.core.attack import attackers
+
+        return attackers(clients, 0 if self.name == NO_ATTACK else self.share, seed)
+
+
+class Evaluate(Section):
+    """When and on what clients are tested."""
+
+    every: Count = 50
+    """Iterations between two evaluations; the last iteration is always evaluated."""
+    uniform: Count = 200
+    """Test samples of the global test, which has every label equally often."""

@@ -1,0 +1,5 @@
+"""Dealing a data set to clients: which samples each of them has, sees and calls what."""
+
+from coterie.federation.dealer import Dealer
+
+__all__ = ["Dealer"]

@@ -1,0 +1,246 @@
+"""Deal a data set to clients: which samples each of them has, sees and calls what.
+
+Clients stand in groups, one after the other: client i of M is in group i G // M, where G is the
+product of the groups of every shift and of the groups of tasks that the data come in.
+
+* With a range of `data.sizes`, a client draws its training samples by its label proportions; where a label
+  runs out, the others fill up in proportion, and the labels it got are its proportions from then on. With
+  "all", all samples are dealt out in proportion, no sample twice.
+* Validation samples are drawn like the test samples: by the client's label proportions, rounded
+  independently of its training samples, from a part of the data that nobody trains on.
+* Data that come already dealt (`Samples.owner`) stay so: every client has all of its own samples, the same
+  share of each of its labels for validation, and `data.sizes` and `data.overlap` have no say.
+* Personal test samples follow the client's label proportions, no sample twice; they are fewer than
+  `data.test` if there are no more.
+* The uniform test has `evaluate.uniform // L` samples of every label, at least one; the samples of a
+  label that has fewer are repeated. It is the same for all clients of a group of tasks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from coterie.core.attack import Attack
+from coterie.core.data import Dataset, Federation, Partition, Scaling, Split
+from coterie.core.errors import ConfigError, DataError
+from coterie.core.home import at_home
+from coterie.core.model_factory import build_model, input_type
+from coterie.core.registry import own_code
+from coterie.core.streams import Stream
+from coterie.experiment import Attackers, Data, Experiment, Plugin
+from coterie.federation.allocation import allocate, personal_test, uniform_test
+from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins
+from coterie.federation.table import Table, table
+from coterie.federation.test_part import test_part
+from coterie.federation.validation import as_dataset, validate_dataset
+from coterie.federation.views import Views, names, views
+from coterie.plugins.partitions.iid import IidPartitioner
+
+__all__ = ["Dealer"]
+
+
+class Dealer:
+    """Makes federations; what they have in common is read, computed and held in memory once."""
+
+    def __init__(self, root: Path | None, scaling: Scaling | None = None, *, steady: bool = False) -> None:
+        """`scaling`: the one that a trained model has, in place of one fitted to the training rows.
+
+        `steady`: a row's own content says whether it is for testing, so that others may be added later.
+        """
+        self._root, self._scaling, self._steady = root, scaling, steady
+        self._tables: dict[str, Table] = {}
+        self._views: dict[str, Views] = {}
+        self._federations: dict[tuple[str, int, str, int, int], Federation] = {}
+
+    def federation(self, experiment: Experiment, seed: int) -> Federation:
+        """The clients of an experiment for one seed."""
+        data, uniform = experiment.data, experiment.evaluate.uniform
+        rows = self._table(experiment)
+        key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), id(rows), seed
+        if key not in self._federations:
+            if (attack := experiment.attack.attack) is None:
+                test = test_part(rows, data.test_share, seed, self._steady)
+                seen = self._seen(data, rows)
+                found = self._scaled(_federation(data, uniform, rows, test, seen, seed), rows, seen)
+            else:
+                honest = experiment.model_copy(update={"attack": Attackers()})
+                found = _attacked(self.federation(honest, seed), experiment.attack, attack, seed)
+            self._federations[key] = found
+        return self._federations[key]
+
+    def _table(self, experiment: Experiment) -> Table:
+        """The data set, with whole numbers as the experiment's model takes them."""
+        source, chosen = experiment.data.set, experiment.model
+        if (key := source.model_dump_json()) not in self._tables:
+            with at_home(experiment.home):
+                self._tables[key] = table(_loaded(source, self._root))
+        rows = self._tables[key]
+        if rows.x.is_floating_point() or rows.transform == "standard":
+            return rows
+        if (own := key + chosen.model_dump_json()) not in self._tables:
+            made = build_model(chosen.name, chosen.options, tuple(rows.x.shape[1:]), len(rows.classes))
+            kind = input_type(made, chosen.name, rows.x)
+            typed = self._tables.setdefault(f"{key} {kind}", rows._replace(x=rows.x.to(kind)))
+            self._tables[own] = typed  # models that take the same share it
+        return self._tables[own]
+
+    def _seen(self, data: Data, rows: Table) -> Views:
+        if (key := f"{id(rows)} {data.shift!r}") not in self._views:
+            shifts = tuple(_plugin(s, "shift", f"data.shift.{k}", "inputs") for k, s in enumerate(data.shift))
+            self._views[key] = views(rows.x, shifts)
+        return self._views[key]
+
+    def _scaled(self, found: Federation, rows: Table, seen: Views) -> Federation:
+        """Scale the inputs as the data set wants them, fitted to the rows that some client trains on."""
+        pool, scaling = found.pool, None
+        if rows.transform == "standard":
+            trained = np.unique(found.train.index.numpy() % len(rows.x))  # shifted copies lie end to end
+            scaling = self._scaling or Scaling.of(rows.x[torch.from_numpy(trained)])
+            pool = views(scaling(rows.x), seen.shifts).pool
+        return dataclasses.replace(
+            found, pool=pool, columns=rows.columns, transform=rows.transform, scaling=scaling
+        )
+
+
+def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
+    where = f"data set {plugin.name!r}"
+    source = plugin.build("dataset", "data.set")
+    if isinstance(source, functools.partial):
+        try:
+            inspect.signature(source).bind()
+        except TypeError as error:
+            raise ConfigError(f"data.set: {plugin.name} has a {error}; give it as an option") from None
+        load = source
+    else:
+        load = functools.partial(_plugin(plugin, "dataset", "data.set", "load").load, root)
+    with own_code(f"{where} cannot be loaded", DataError):
+        given = load()
+    return validate_dataset(as_dataset(given, where), where)
+
+
+def _plugin(plugin: Plugin, kind: str, where: str, method: str) -> Any:
+    built = plugin.build(kind, where)
+    if not callable(getattr(built, method, None)):
+        raise ConfigError(f"{where}: {kind} {plugin.name!r} must be a dataclass with a method {method!r}")
+    return built
+
+
+def _federation(data: Data, uniform: int, rows: Table, test: Mask, seen: Views, seed: int) -> Federation:
+    classes = len(rows.classes)
+    assigned = _group_assignment(data, rows, len(seen.start))
+    label_of = names(torch.from_numpy(rows.y), classes, seen.shifts, seed).numpy()
+    start = seen.start.numpy()
+
+    def bins(part: Mask, domain: Ints, purpose: str) -> LabelBins:
+        shape = int(domain.max()) + 1, classes
+        return label_bins(np.flatnonzero(part), domain[part], rows.y[part], shape, Stream(seed, purpose))
+
+    def split(row: Ints, client: Ints) -> Split:
+        combination = assigned.combination[client]
+        count = np.bincount(client, minlength=data.clients)
+        columns = start[combination] + row, label_of[combination, row], count
+        return Split(*(torch.from_numpy(column) for column in columns))
+
+    by_task, by_owner = (rows.task, assigned.task), (rows.owner, assigned.client)
+    domain, domain_of = by_owner if rows.owned else by_task
+    held = allocate(data, _partition(data, rows.owned), bins(~test, domain, "training part"), domain_of, seed)
+    client = np.repeat(assigned.client, held.train.size)
+    shuffled = held.train.rows[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
+
+    domain, domain_of = by_owner if rows.owner[test].max() >= 0 else by_task
+    personal = personal_test(data, held.weights, bins(test, domain, "personal test part"), domain_of, seed)
+
+    balanced = uniform_test(bins(test, rows.task, "uniform test part"), max(1, uniform // classes))
+    size = np.array([len(part) for part in balanced])
+    return Federation(
+        pool=seen.pool,
+        train=split(shuffled, client),
+        validation=split(held.validation.rows, np.repeat(assigned.client, held.validation.size)),
+        personal=split(personal.rows, np.repeat(assigned.client, personal.size)),
+        uniform=split(
+            np.concatenate([balanced[task] for task in assigned.task]),
+            np.repeat(assigned.client, size[assigned.task]),
+        ),
+        group=torch.from_numpy(assigned.task * len(start) + assigned.combination),
+        classes=rows.classes,
+    )
+
+
+def _partition(data: Data, owned: bool) -> Partition | None:
+    """Build the partition plugin; None where the data come already dealt to their owners."""
+    partition: Partition = _plugin(data.partition, "partition", "data.partition", "proportions")
+    if owned and not isinstance(partition, IidPartitioner):
+        raise ConfigError(
+            f"data.partition = {data.partition.name!r}, but the data come already dealt to their owners; "
+            f"leave data.partition out"
+        )
+    return None if owned else partition
+
+
+def _attacked(federation: Federation, who: Attackers, attack: Attack, seed: int) -> Federation:
+    """The same clients, of whom the attackers train on the labels that their attack tells them."""
+    train, classes = federation.train, len(federation.classes)
+    lies = who.among(len(train.count), seed).repeat_interleave(train.count)
+    with own_code(f"attack: {who.name!r} failed"):
+        learns, told = attack.learns, attack.labels(train.label, classes)
+    if not isinstance(learns, bool):
+        raise ConfigError(f"attack: {who.name!r}: learns must be true or false, got {type(learns).__name__}")
+    if (
+        not isinstance(told, torch.Tensor)
+        or told.shape != train.label.shape
+        or told.dtype != train.label.dtype
+        or not bool(((told >= 0) & (told < classes)).all())
+    ):
+        raise ConfigError(
+            f"attack: {who.name!r}: labels must stay {len(train.label)} whole numbers from 0 to {classes - 1}"
+        )
+    label = torch.where(lies, told, train.label)
+    return dataclasses.replace(federation, train=dataclasses.replace(train, label=label))
+
+
+class _Assignment(NamedTuple):
+    """The groups that every client belongs to, each `[M]`."""
+
+    client: Ints
+    task: Ints
+    """Its group of tasks."""
+    combination: Ints
+    """Its combination of the shifts' groups."""
+
+
+def _group_assignment(data: Data, rows: Table, combinations: int) -> _Assignment:
+    client = np.arange(data.clients)
+    tasks = int(rows.task.max()) + 1
+    trained = rows.task if rows.test is None else rows.task[~rows.test]
+    if (count := np.bincount(trained, minlength=tasks)).min() == 0:
+        raise DataError(
+            f"group {count.argmin()} of {tasks} has no training samples; number groups without gaps"
+        )
+    if rows.owned:
+        owners, first = np.unique(rows.owner, return_index=True)
+        owners, first = owners[owners >= 0], first[owners >= 0]
+        if not np.array_equal(owners, client):
+            raise DataError(
+                f"the data come dealt to {len(owners)} owners, numbered from {owners[0]} to {owners[-1]}, "
+                f"but data.clients = {data.clients}; set data.clients = {len(owners)} (and number from 0)"
+            )
+        task = rows.task[first]
+        if (mixed := (rows.owner >= 0) & (rows.task != task[rows.owner])).any():
+            raise DataError(
+                f"client {rows.owner[mixed.argmax()]} owns samples of several groups, expected one"
+            )
+        return _Assignment(client, task, client * combinations // data.clients)
+    groups = tasks * combinations
+    if groups > data.clients:
+        raise ConfigError(
+            f"data.clients = {data.clients} are too few for {groups} groups ({tasks} of tasks x "
+            f"{combinations} of shifts); every group needs a client"
+        )
+    return _Assignment(client, *np.divmod(client * groups // data.clients, combinations))

@@ -1,0 +1,93 @@
+"""What a data set or a user's function gives, as a `Dataset`, and the checks that every one must pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from coterie.core.arrays import default_class_names, samples
+from coterie.core.data import Dataset, Samples
+from coterie.core.errors import DataError
+
+__all__ = ["as_dataset", "validate_dataset"]
+
+_EXPECTED = "expected a Dataset, a pair (x, y), or a list of such pairs, one for each client"
+
+
+def as_dataset(given: Any, where: str) -> Dataset:
+    """Make a `Dataset` of one, of a pair (x, y), or of a list of such pairs, one for each client."""
+    if isinstance(given, Dataset):
+        return given
+    if isinstance(given, list) and given and all(_is_pair(one) for one in given):
+        parts = [samples(*one, where=f"{where}, client {i}") for i, one in enumerate(given)]
+        if empty := [i for i, p in enumerate(parts) if not len(p.y)]:
+            raise DataError(f"{where}, client {empty[0]}: there are no samples; leave such a client out")
+        shapes = {tuple(p.x.shape[1:]) for p in parts}
+        if len(shapes) > 1:
+            raise DataError(
+                f"{where}: every client's x must have the same shape but for the first axis, got "
+                f"{sorted(shapes)}"
+            )
+        owner = torch.cat([torch.full((len(p.y),), i) for i, p in enumerate(parts)])
+        train = Samples(torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]), owner=owner)
+    elif _is_pair(given):
+        train = samples(*given, where=where)
+    else:
+        raise DataError(f"{where}: {_EXPECTED}, got {type(given).__name__}")
+    return Dataset(train, None, default_class_names(train.y))
+
+
+def validate_dataset(data: Dataset, where: str) -> Dataset:
+    """Check everything that the rest of the program relies on, and return the same data set."""
+    if len(data.classes) < 2:
+        raise DataError(f"{where}: expected at least 2 classes, got {len(data.classes)}")
+    parts = {"training": data.train} | ({} if data.test is None else {"test": data.test})
+    for name, part in parts.items():
+        _validate_part(part, len(data.classes), f"{where}, {name} part")
+    if data.test is not None:
+        if data.test.x.shape[1:] != data.train.x.shape[1:]:
+            raise DataError(
+                f"{where}: training samples have shape {tuple(data.train.x.shape[1:])}, "
+                f"test samples {tuple(data.test.x.shape[1:])}"
+            )
+        if (data.test.group is None) != (data.train.group is None):
+            raise DataError(f"{where}: group is given for only one of the training and the test part")
+        if data.test.owner is not None and data.train.owner is None:
+            raise DataError(f"{where}: owner is given for the test part, but not for the training part")
+    return data
+
+
+def _validate_part(part: Samples, classes: int, where: str) -> None:
+    n = len(part.x)
+    if n == 0:
+        raise DataError(f"{where}: there are no samples")
+    if part.x.dim() < 2 or part.x.is_complex() or part.x.dtype == torch.bool:
+        raise DataError(
+            f"{where}: x must be floating point or whole numbers of shape [n, ...], got {part.x.dtype} of "
+            f"shape {tuple(part.x.shape)}"
+        )
+    for name in ("y", "group", "owner"):
+        values = getattr(part, name)
+        if values is None:
+            continue
+        if values.shape != (n,) or values.dtype != torch.int64:
+            raise DataError(
+                f"{where}: {name} must be int64 of shape ({n},) as there are {n} samples, got "
+                f"{values.dtype} of shape {tuple(values.shape)}"
+            )
+        top = classes if name == "y" else len(values)
+        if int(values.min()) < 0 or int(values.max()) >= top:
+            raise DataError(
+                f"{where}: {name} must be from 0 to {top - 1}, got {int(values.min())} to {int(values.max())}"
+            )
+    finite = torch.isfinite(part.x).flatten(1).all(dim=1)
+    if not bool(finite.all()):
+        raise DataError(
+            f"{where}: x of sample {int((~finite).nonzero()[0])} is not finite "
+            f"({int((~finite).sum())} such samples)"
+        )
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple) and len(given) == 2

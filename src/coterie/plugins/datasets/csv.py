@@ -1,0 +1,144 @@
+"""Tables of numbers with a column of labels, in one file or in two."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from coterie.core.data import Dataset, Samples
+from coterie.core.errors import DataError, UnknownNameError
+from coterie.core.registry import register
+from coterie.data_files.catalogue import located, reading
+
+__all__ = ["Csv"]
+
+
+class _Table(NamedTuple):
+    columns: list[str]
+    x: npt.NDArray[np.float64]
+    y: npt.NDArray[np.str_]
+
+    def rows(self, keep: npt.NDArray[np.bool_]) -> _Table:
+        return self._replace(x=self.x[keep], y=self.y[keep])
+
+
+@register("dataset", "csv")
+@dataclass(frozen=True)
+class Csv:
+    """Numeric columns and a column of labels, in a CSV file with a header line, or in two."""
+
+    path: str
+    """The file, relative to the data folder."""
+    label: str
+    """The column that holds the labels."""
+    test: str = ""
+    """A second file, for testing."""
+    drop: tuple[str, ...] = ()
+    """Columns to leave out."""
+    transform: Literal["none", "signed_log1p", "standard"] = "none"
+    """`signed_log1p`: sign(x) log(1 + |x|); `standard`: mean 0 and variance 1 over the rows that are not
+    for testing."""
+    classes: tuple[str, ...] = ()
+    """All labels there are, in order, where a file may lack some."""
+    common_classes: bool = False
+    """Leave out the rows of a class that only one of the two files has."""
+    split: Literal["official", "pooled", "by_file"] = "official"
+    """`official`: train on the first file, test on the second; `pooled`: put both files together, for
+    the experiment to split; `by_file`: the same, but a client has samples of one of the files only."""
+
+    def load(self, root: Path | None) -> Dataset:
+        if len(set(self.classes)) < len(self.classes):
+            raise DataError(f"data.set.classes names a label twice: {', '.join(self.classes)}")
+        train = self._read(located(root, self.path))
+        test = self._read(located(root, self.test), train.columns) if self.test else None
+        group: Tensor | None = None
+        if test is not None:
+            if self.common_classes:
+                common = np.intersect1d(train.y, test.y)
+                train, test = (table.rows(np.isin(table.y, common)) for table in (train, test))
+            if self.split != "official":
+                if self.split == "by_file":
+                    group = torch.arange(2).repeat_interleave(torch.tensor([len(train.y), len(test.y)]))
+                x, y = np.concatenate([train.x, test.x]), np.concatenate([train.y, test.y])
+                train, test = train._replace(x=x, y=y), None
+            elif not self.classes and (unknown := sorted(set(test.y) - set(train.y))):
+                raise DataError(
+                    f"{self.test}: the classes {', '.join(unknown)} do not occur in {self.path}; "
+                    "leave them out with data.set.common_classes = true, or name all in data.set.classes"
+                )
+        classes = self.classes or tuple(map(str, np.unique(train.y)))
+        order = np.argsort(classes)
+        standard = self.transform == "standard"
+
+        def samples(table: _Table) -> Samples:
+            x = np.sign(table.x) * np.log1p(np.abs(table.x)) if self.transform == "signed_log1p" else table.x
+            inputs = torch.from_numpy(x)
+            labels = order[np.searchsorted(classes, table.y, sorter=order)]
+            # What is still to be scaled keeps its digits: a date in seconds has more than float32 holds.
+            return Samples(inputs if standard else inputs.float(), torch.from_numpy(labels), group)
+
+        parts = samples(train), None if test is None else samples(test)
+        return Dataset(*parts, classes, tuple(train.columns), self.transform)
+
+    def _read(self, path: Path, columns: list[str] | None = None) -> _Table:
+        """The file's features, in the order of `columns` if they are given, and its labels."""
+        with reading(path), path.open(newline="", encoding="utf-8-sig") as file:
+            try:
+                lines = csv.reader(file, strict=True)
+                header = next(lines, [])
+                rows = [(lines.line_num, row) for row in lines if row]
+            except csv.Error as error:
+                raise DataError(f"{path}, line {lines.line_num}: {error}") from None
+        if not rows:
+            raise DataError(
+                f"{path}: expected a header line and rows of data, got {len(header)} columns and no rows"
+            )
+        if len(set(header)) < len(header):
+            twice = next(name for name in header if header.count(name) > 1)
+            raise DataError(f"{path}: the header names the column {twice!r} more than once")
+        for name in (self.label, *self.drop, *(columns or ())):
+            if name not in header:
+                raise _no_column(path, name, header)
+        columns = columns or [name for name in header if name not in (self.label, *self.drop)]
+        where = [header.index(name) for name in columns]
+        label = header.index(self.label)
+        x = np.empty((len(rows), len(columns)))
+        for i, (line, row) in enumerate(rows):
+            if len(row) != len(header):
+                raise DataError(
+                    f"{path}, line {line}: expected {len(header)} cells as in the header, got {len(row)}"
+                )
+            try:
+                x[i] = [float(row[j]) for j in where]
+            except ValueError:
+                x[i] = np.nan
+            if not np.isfinite(x[i]).all():
+                bad = next(j for j in where if not _is_number(row[j]))
+                raise DataError(
+                    f"{path}, line {line}, column {header[bad]!r}: expected a finite number, "
+                    f"got {row[bad]!r}; mend the file or leave the column out with data.set.drop"
+                )
+            if not row[label]:
+                raise DataError(f"{path}, line {line}: the label (column {self.label!r}) is empty")
+            if self.classes and row[label] not in self.classes:
+                raise DataError(f"{path}, line {line}: {UnknownNameError('label', row[label], self.classes)}")
+        return _Table(columns, x, np.array([row[label] for _, row in rows]))
+
+
+def _no_column(path: Path, name: str, header: Iterable[str]) -> DataError:
+    return DataError(f"{path}: {UnknownNameError('column', name, header)}")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return bool(np.isfinite(float(cell)))
+    except ValueError:
+        return False

@@ -1,0 +1,170 @@
+"""Files that are written whole or not at all, read with every mistake explained, and named apart."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import math
+import mmap
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from coterie.core.errors import RunError
+from coterie.storage.atomic import atomic_write
+
+__all__ = [
+    "MARK",
+    "append",
+    "encode",
+    "explained",
+    "file_names",
+    "publish",
+    "read_json",
+    "read_rows",
+    "refuse_foreign",
+    "replace",
+]
+
+MARK = "written-by-coterie"
+"""Mark in every file that `publish` may replace."""
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space, then continue with --resume",
+    errno.EDQUOT: "free some space, then continue with --resume",
+    errno.EFBIG: "raise the limit on file sizes, then continue with --resume",
+    errno.EACCES: "choose another folder with --out",
+    errno.EROFS: "choose another folder with --out",
+    errno.ENOTDIR: "choose another folder with --out",
+}
+
+
+@contextlib.contextmanager
+def explained(path: Path, doing: str = "write") -> Iterator[None]:
+    """An OSError as a RunError that names the path and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0) if doing == "write" else None
+        reason = error.strerror or str(error)
+        raise RunError(f"cannot {doing} {path}: {reason}" + (f"; {remedy}" if remedy else "")) from None
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put bytes in place of the file, whole; if that fails, the old one stays, and a RunError says why."""
+    with explained(path):
+        atomic_write(path, data)
+
+
+def publish(files: Mapping[Path, bytes], own: Path | None = None) -> None:
+    """Write files, each with `MARK` in it, where the user said; none if one there is not coterie's own.
+
+    `own`: a folder in which everything is coterie's, with the mark or without.
+    """
+    refuse_foreign(*(path for path in files if path.parent != own))
+    for path, data in files.items():
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, data)
+
+
+def refuse_foreign(*paths: Path) -> None:
+    """Refuse to replace a file that coterie did not write; an empty one is nobody's."""
+    for path in paths:
+        with explained(path, "read"):
+            if not path.is_file() or not path.stat().st_size:
+                continue
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as there:
+                own = there.find(MARK.encode()) >= 0
+        if not own:
+            raise RunError(
+                f"{path} is not known to be a file that coterie wrote, so it is not replaced; choose another "
+                "name with --out, or move it away"
+            )
+
+
+def append(path: Path, data: bytes, durable: bool) -> None:
+    """Add to the end, all or nothing; `durable`: it is on the disk when this returns."""
+    with explained(path):
+        size = path.stat().st_size
+        try:
+            with open(path, "ab") as file:
+                file.write(data)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.truncate(path, size)
+            raise
+
+
+def encode(value: Any, indent: int | None = None) -> bytes:
+    """JSON with a final newline; tensors and arrays become lists, what is not finite becomes null."""
+    try:
+        text = json.dumps(value, allow_nan=False, default=_listed, indent=indent)
+    except ValueError:  # something is not finite: rare, so the slow way round only then
+        text = json.dumps(_finite(value), indent=indent)
+    return text.encode() + b"\n"
+
+
+def _listed(value: Any) -> Any:
+    """Tensors, arrays and their scalars, of any library."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def _finite(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def file_names(names: Iterable[str]) -> list[str]:
+    """A name for a file of each, of plain letters; where two would be the same, the later is numbered.
+
+    >>> file_names(["a/b", "a_b", "A b", "c"])
+    ['a_b', 'a_b-2', 'A_b-3', 'c']
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        base = re.sub(r"[^A-Za-z0-9.+=-]+", "_", name).strip("_")
+        numbered = (f"{base}-{n}" for n in itertools.count(2))
+        # Without case: some file systems do not tell A from a.
+        free = next(n for n in itertools.chain([base], numbered) if n.lower() not in found)
+        found[free.lower()] = free
+    return list(found.values())
+
+
+def read_json(path: Path) -> Any:
+    """A file that must be there and be sound."""
+    with explained(path, "read"):
+        data = path.read_bytes()
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from None
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a .jsonl file; a last line still being written is left out."""
+    with explained(path, "read"), open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError(f"expected an object, got {type(row).__name__}")
+            except ValueError as error:
+                raise RunError(f"{path} is damaged in line {number}: {error}") from None
+            yield row
