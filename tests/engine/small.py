@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,7 +124,9 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
                 m = member.schedule.clients
                 for part, width in (("memory", None), ("rows", m)):
                     kept = {k: t[inside] for k, t in tensors.items() if k.startswith(f"{part}/{g}/")}
-                    own |= {f"{part}/{k.split('/', 2)[2]}": t[:, :width] for k, t in kept.items()}
+                    own |= {
+                        f"{part}/{k.split('/', 2)[2]}": t[:, :width] if width else t for k, t in kept.items()
+                    }
                 rows = {
                     name: [
                         {k: v for k, v in r.items() if k != "world"} for r in rows if r["world"] == member.id
@@ -163,10 +164,10 @@ class LoopExecution(Execution):
         ctx: Context,
         learns: Tensor | None,
     ) -> tuple[State, Tensor]:
-        step, given = partial(_step, self.task, group), (hyper, state, batch, ctx)
-        if learns is None:
-            return one_by_one(lambda h, s, b, c: step(h, s, b, c, None))(*given)
-        return one_by_one(step)(*given, learns)
+        def one(*given: Any) -> tuple[State, Tensor]:
+            return _step(self.task, group, *given, *([None] if learns is None else []))
+
+        return one_by_one(one)(*(g for g in (hyper, state, batch, ctx, learns) if g is not None))
 
 
 def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:

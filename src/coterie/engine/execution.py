@@ -25,9 +25,12 @@ from coterie.engine.analytic import (
     AnalyticBackend,
     AnalyticModel,
     FusedMLP,
+    Layout,
     StackedGradients,
     apply_gradients_,
+    flatten,
     materialise,
+    unflatten,
 )
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
 
@@ -169,11 +172,13 @@ class VmapExecution(Execution):
         learns: Tensor | None,
     ) -> tuple[State, Tensor]:
         steps, key = self._own.steps, (id(group), learns is None)
+        given = hyper, *state, *batch, *ctx
+        leaves, layout = flatten(given if learns is None else (*given, learns))
         if key not in steps:
-            one = partial(_step, self._own.task, group)
-            step = vmap(one, in_dims=(0, 0, 0, 0, None if learns is None else 0))
+            step = vmap(partial(_flat_step, self._own.task, group, layout))
             steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
-        return steps[key](hyper, state, batch, ctx, learns)
+        *new, loss = unflatten(steps[key](*leaves), [*layout[1 : 1 + len(state)], None])
+        return State(*new), loss
 
 
 class _PerThread(threading.local):
@@ -183,7 +188,16 @@ class _PerThread(threading.local):
         self.task = dataclasses.replace(task)
         if gradients:
             self.task = dataclasses.replace(task, backend=AnalyticBackend(self.task, gradients))
-        self.steps: dict[tuple[int, bool], Callable[..., tuple[State, Tensor]]] = {}
+        self.steps: dict[tuple[int, bool], Callable[..., tuple[Tensor, ...]]] = {}
+
+
+def _flat_step(task: Task, group: AlgorithmGroup, layout: Layout, *leaves: Tensor) -> tuple[Tensor, ...]:
+    """Take one client's local step on its tensors end to end, which `vmap` handles soonest."""
+    hyper, *rest = unflatten(leaves, layout)
+    state, batch, ctx, learns = State(*rest[:5]), Batch(*rest[5:9]), Context(*rest[9:13]), rest[13:]
+    new, loss = _step(task, group, hyper, state, batch, ctx, *(learns or [None]))
+    parts = [{k: part[k] for k in names or ()} for part, names in zip(new, layout[1:6], strict=True)]
+    return tuple(flatten([*parts, loss])[0])
 
 
 def _step(

@@ -19,7 +19,7 @@ from coterie.core.types import Batch, Context, Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.evaluation import accuracies, predictors
 from coterie.engine.exchange import Act, Exchanges, Meetings
-from coterie.engine.execution import BatchPlan, ClientRange, Execution, client_ranges
+from coterie.engine.execution import BatchPlan, ClientRange, Execution, client_ranges, uses_default_step
 from coterie.engine.layout import Stack, take_clients, write_clients
 from coterie.engine.sinks import Progress
 
@@ -27,6 +27,8 @@ __all__ = ["Simulator"]
 
 BLOCK_BYTES = 4 << 20
 """On a CPU: models of clients that step together; about what stays in the cache."""
+OWN = 2
+"""So many times as many step together by an algorithm's own `local`, whose calls take longer to begin."""
 LONGEST = 32
 """The most local steps taken between two looks at the clock."""
 
@@ -247,7 +249,8 @@ class Simulator:
         if self.stack.device.type != "cpu":
             return (slice(first + a, first + min(a + self.most, n)) for a in range(0, n, self.most))
         model = sum(v[0].numel() * v.element_size() for v in part.state.params.values())
-        fewest = min(n, max(self.threads, -(-n * model // BLOCK_BYTES)))
+        own = not (self.execution.side_by_side or uses_default_step(part.group.algorithm))
+        fewest = min(n, max(self.threads, -(-n * model // (BLOCK_BYTES * (OWN if own else 1)))))
         parts = next((p for p in range(fewest, min(2 * fewest, n) + 1) if n % p == 0), fewest)
         size = -(-n // parts)
         return (slice(first + a, first + min(a + size, n)) for a in range(0, n, size))
