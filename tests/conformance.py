@@ -288,8 +288,8 @@ def numbers_as_tensors(algorithm: Algorithm) -> None:
 
     want = lived(algorithm, w)
     for name, value in _floats(algorithm).items():
-        tensor = torch.tensor(value, dtype=torch.float64)
-        same(lived(dataclasses.replace(algorithm, **{name: tensor}), w), want, 1e-12)
+        change: dict[str, Any] = {name: torch.tensor(value, dtype=torch.float64)}
+        same(lived(dataclasses.replace(algorithm, **change), w), want, 1e-12)
         values = {name: value * (1 - 0.15 * torch.arange(M, dtype=torch.float64))}
         same(list(life(algorithm, w, vmap, values)), list(life(algorithm, w, one_by_one, values)), 1e-10)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from coterie.core.errors import ConfigError, CoterieError, ModelError
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.peer.learner import trial
@@ -30,8 +30,8 @@ TOKENS: dict[str, Any] = {"data__set": f"{NETS}:sentences", "model": {"name": f"
 def test_whole_numbers_stay_whole_for_a_model_that_takes_them(kind: str) -> None:
     given = {"name": f"{NETS}:sentences", "kind": kind}
     (stack,) = prepare(experiment(**{**TOKENS, "data__set": given})).stacks
-    assert stack.feed.pool.dtype == torch.int64
-    assert stack.feed.probe(torch.tensor([0, 1]), 1).size.dtype == torch.float64
+    assert stack.data.pool.dtype == torch.int64
+    assert stack.data.probe(torch.tensor([0, 1]), 1).size.dtype == torch.float64
 
 
 def test_whole_numbers_become_floating_point_for_the_others() -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from coterie import Experiment, run
 from coterie.core.errors import ConfigError, RunError
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.tuning import Trial, Tuning, tune
 from coterie.tuning.candidates import candidates, space
 from coterie.tuning.report import markdown, numbers, places, tables, write

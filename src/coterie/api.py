@@ -10,9 +10,9 @@ from pathlib import Path
 
 from coterie.core.errors import RunError
 from coterie.core.signals import stop_on_signal
-from coterie.engine.preparation import prepare
-from coterie.engine.recorder import Progress
-from coterie.engine.simulate import simulate
+from coterie.engine.plan import prepare, tf32
+from coterie.engine.runner import simulate
+from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder, free_name
 
@@ -49,7 +49,7 @@ def run(
     path = Path(out) if out is not None else default if resume else free_name(default)
     root = data if data is not None else os.environ.get("COTERIE_DATA")
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
-    with opened as folder, stop_on_signal() as asked:
+    with opened as folder, stop_on_signal() as asked, tf32(experiment.tf32):
         try:
             plan = prepare(experiment, Path(root) if root else None, progress)
         except BaseException:

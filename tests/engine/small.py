@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +13,10 @@ from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.analytic import analytic_model
 from coterie.engine.checkpoint import load
 from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution, _step
-from coterie.engine.preparation import Plan, prepare
-from coterie.engine.simulate import simulate
+from coterie.engine.layout import AlgorithmGroup
+from coterie.engine.plan import Plan, prepare
+from coterie.engine.runner import simulate
 from coterie.engine.simulator import Simulator
-from coterie.engine.stack import Group
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
 from tests.trees import one_by_one
@@ -115,7 +114,7 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
     found = {}
     for number, stack in enumerate(plan.stacks):
         file = recording.path / f"checkpoint-{number}.safetensors"
-        tensors = load(file, plan.experiment.fingerprint(), plan.data()).tensors
+        tensors = load(file, plan.experiment.fingerprint(), plan.data_hash()).tensors
         for g, group in enumerate(stack.groups):
             for member in group.members:
                 own = {k: t[member.clients] for k, t in tensors.items() if k.split("/")[0] in _WHOLE}
@@ -123,9 +122,11 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
                     member.clients.start - group.clients.start, member.clients.stop - group.clients.start
                 )
                 m = member.schedule.clients
-                for part, width in (("memory", ...), ("rows", slice(m))):
+                for part, width in (("memory", None), ("rows", m)):
                     kept = {k: t[inside] for k, t in tensors.items() if k.startswith(f"{part}/{g}/")}
-                    own |= {f"{part}/{k.split('/', 2)[2]}": t[:, width] for k, t in kept.items()}
+                    own |= {
+                        f"{part}/{k.split('/', 2)[2]}": t[:, :width] if width else t for k, t in kept.items()
+                    }
                 rows = {
                     name: [
                         {k: v for k, v in r.items() if k != "world"} for r in rows if r["world"] == member.id
@@ -156,17 +157,17 @@ class LoopExecution(Execution):
 
     def step(
         self,
-        group: Group,
+        group: AlgorithmGroup,
         hyper: Tensors,
         state: State,
         batch: Batch,
         ctx: Context,
         learns: Tensor | None,
     ) -> tuple[State, Tensor]:
-        step, given = partial(_step, self.task, group), (hyper, state, batch, ctx)
-        if learns is None:
-            return one_by_one(lambda *one: step(*one, None))(*given)
-        return one_by_one(step)(*given, learns)
+        def one(*given: Any) -> tuple[State, Tensor]:
+            return _step(self.task, group, *given, *([None] if learns is None else []))
+
+        return one_by_one(one)(*(g for g in (hyper, state, batch, ctx, learns) if g is not None))
 
 
 def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coterie.engine.execution import AnalyticExecution, VmapExecution
-from coterie.engine.preparation import choose_execution, prepare
+from coterie.engine.plan import choose_execution, prepare
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment, finished, hard
 from tests.trees import same

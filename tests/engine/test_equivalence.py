@@ -12,7 +12,7 @@ import torch
 from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.execution import AnalyticExecution, VmapExecution
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from tests.engine.recording import Watcher
 from tests.engine.small import EVERY_METHOD, LoopExecution, Outcome, by_hand, experiment, finished, hard
@@ -62,6 +62,31 @@ def test_by_hand_is_one_by_one(tmp_path: Path, optimizer: Any) -> None:
     """With known layers, with clients that stand still now and then, side by side in threads."""
     plan = prepare(hard(methods=EVERY_METHOD, model__dropout=0.0, train__optimizer=optimizer))
     hand = finished(plan, tmp_path / "hand", execution=by_hand)
+    alone = finished(plan, tmp_path / "alone", execution=LoopExecution)
+    for key, want in alone.items():
+        check(hand[key], want)
+
+
+OWN_STEPS = {name: {"name": f"tests.engine.own_steps:{name}"} for name in ("Ditto", "FedRep")}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train__optimizer": "sgd"},
+        {"train__optimizer": {"name": "adam", "eps": 1e-3}},
+        {"model": {"name": "cnn", "channels": [3], "norm": "batch"}, "train__optimizer": "sgd"},
+    ],
+    ids=["sgd", "adam", "side by side in threads"],
+)
+def test_own_steps_by_hand_are_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    """Two models of which one pulls, parts that stand still in turn, beside methods with the default step."""
+    data = {"data__set": "digits"} if "model" in changes else {"model__dropout": 0.0}
+    plan = prepare(hard(methods={**OWN_STEPS, "FedAvg": {}}, **{**data, **changes}))
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    hand = finished(plan, tmp_path / "hand")
     alone = finished(plan, tmp_path / "alone", execution=LoopExecution)
     for key, want in alone.items():
         check(hand[key], want)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from coterie.core.types import State
+from coterie.engine.layout import take_clients
 from coterie.engine.simulator import Simulator
-from coterie.engine.stack import gather
 from coterie.schedule import Meeting
 from tests.engine.small import EVERY_METHOD, experiment, hard, simulator
 from tests.trees import clone, same
@@ -30,7 +30,7 @@ def meeting(s: Simulator, star: list[int], neighbour: list[list[int]], heard: li
 
 
 def client(s: Simulator, i: int) -> State:
-    return gather(s.clients.parts[0], torch.tensor(i))
+    return take_clients(s.clients.parts[0], torch.tensor(i))
 
 
 def test_the_star_averages_what_it_heard_by_hand() -> None:
@@ -130,7 +130,7 @@ def test_bytes_are_counted_by_hand(method: Any, each: int) -> None:
     s = at_rest(method, train__iterations=12, train__personalize=0.0)
     counted = {}
     while s.t < 12:
-        s.advance()
+        s.step_to_next_event()
         counted[s.t] = s.evaluate()[0]["bytes"]
     assert [counted[t] for t in (4, 5, 6, 9, 10, 11, 12)] == [n * 8 * each for n in (0, 3, 6, 6, 9, 12, 12)]
 
@@ -141,7 +141,7 @@ def test_a_lost_reply_is_sent_all_the_same_but_a_star_that_heard_none_is_silent(
     moves = []
     while s.t < 7:
         at = s.t
-        s.advance()
+        s.step_to_next_event()
         if s.t in (5, 6):
             assert s.t == at + 1
             same(s.clients.whole.params, before)
@@ -157,7 +157,7 @@ def test_what_is_written_down_is_what_is_remembered() -> None:
     rows = 0
     while s.t < s.stack.iterations:
         before = s.clients.parts[0].rows["w"].clone()
-        events = s.advance()
+        events = s.step_to_next_event()
         after = s.clients.parts[0].rows["w"]
         touched = []
         for row in events:
@@ -170,7 +170,7 @@ def test_what_is_written_down_is_what_is_remembered() -> None:
             assert len(row["weight"]) == len(row["distance"]) == len(row["neighbours"])
             assert after[own, row["neighbours"]].tolist() == row["weight"]
             heard = len(row["neighbours"])
-            size = int(s.stack.feed.train.count[own])
+            size = int(s.stack.data.train.count[own])
             alone = sum(row["weight"]) == 0
             assert row["confidence"] == pytest.approx(1 if alone else min(size / 100, 1 / (heard + 1)))
             rows += 1
@@ -185,7 +185,7 @@ def test_neighbours_that_mix_write_that_down_too() -> None:
     s = simulator(experiment(methods={"KD-PDFL": {"adoption": "mix"}}))
     rows: list[dict[str, Any]] = []
     while s.t < 6:
-        rows += s.advance()
+        rows += s.step_to_next_event()
     mixed, *adopted = rows
     assert (mixed["kind"], mixed["t"], len(mixed["neighbours"])) == ("mix", 5, 3)
     assert [(r["kind"], r["t"], r["neighbours"]) for r in adopted] == [("adopt", 6, [mixed["client"]])] * 3
@@ -197,11 +197,11 @@ def test_neighbours_that_mix_write_that_down_too() -> None:
 def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for chunk in (256 << 20, 1):
-        monkeypatch.setattr("coterie.engine.memory.PASSING", chunk)
+        monkeypatch.setattr("coterie.engine.memory_budget.TEMPORARY_BYTES", chunk)
         s = simulator(hard(methods=EVERY_METHOD))
         rows = []
         while s.t < s.stack.iterations:
-            rows += s.advance()
+            rows += s.step_to_next_event()
         found.append((s.tensors(), rows))
     same(found[1][0], found[0][0], 1e-12)
     assert [(r["t"], r["client"], r["neighbours"]) for r in found[1][1]] == [
@@ -215,7 +215,7 @@ def test_memory_and_rows_of_a_method_belong_to_each_client_and_name() -> None:
     """A method may begin with one tensor for all clients, or under two names."""
     s = simulator(experiment(methods={"c": "tests.engine.nets:Counting"}, train__iterations=8))
     while s.t < 8:
-        s.advance()
+        s.step_to_next_event()
     (star,) = s.stack.members[0].schedule.meeting(5).star.tolist()
     _, _, _, memory, rows = s.clients.parts[0]
     assert memory["woke"].tolist() == [float(i == star) for i in range(4)]
@@ -232,9 +232,9 @@ def test_methods_with_a_step_of_their_own_stand_behind_the_others() -> None:
     methods = {"one": counting, "FedAvg": {}, "two": {"name": counting, "steps": 2.0}, "Local": {}}
     s = simulator(experiment(methods=methods, train__iterations=8))
     assert [type(g.algorithm).__name__ for g in s.stack.groups] == ["FedAvg", "Local", "Counting"]
-    assert [lane.clients for lane in s.ranges] == [slice(0, 8), slice(8, 16)]
+    assert [one.clients for one in s.ranges] == [slice(0, 8), slice(8, 16)]
     while s.t < 8:
-        s.advance()
+        s.step_to_next_event()
     assert s.clients.parts[2].memory["learned"].tolist() == [6.0] * 4 + [12.0] * 4
     start = s.stack.initial().whole.params["1.weight"]
     assert ((s.clients.whole.params["1.weight"] - start).abs().amax(dim=(1, 2)) > 0).all()

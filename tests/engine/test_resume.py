@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import CheckpointError, RunError
-from coterie.engine.preparation import Plan, prepare
-from coterie.engine.simulate import simulate
+from coterie.engine.plan import Plan, prepare
+from coterie.engine.runner import simulate
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
 from tests.engine.small import EVERY_METHOD, hard, outcome

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coterie.core.registry import known
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment, World
 from coterie.peer.grpc_client import GrpcTransport
 from coterie.peer.grpc_server import GrpcServer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import ConfigError
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.sweep import grid as grids
 from coterie.sweep.grid import jobs, read
 from coterie.sweep.job import Job

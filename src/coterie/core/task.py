@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import torch
@@ -209,11 +210,15 @@ class Task:
 
     def names(self, role: Role = "all") -> tuple[str, ...]:
         """Floating-point parameters and buffers: all, the head's, the base's, or normalisation layers'."""
-        if role not in get_args(Role):
-            raise ConfigError(f"there is no role {role!r}; there are: {', '.join(get_args(Role))}")
-        params, buffers = _carried(self._train)
-        floating = (k for k, v in {**params, **buffers}.items() if v.is_floating_point())
-        return tuple(k for k in floating if self._plays(role, k))
+        if role not in self._names:
+            raise ConfigError(f"there is no role {role!r}; there are: {', '.join(self._names)}")
+        return self._names[role]
+
+    @cached_property
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        params, buffers = self.given()
+        floating = [k for k, v in {**params, **buffers}.items() if v.is_floating_point()]
+        return {role: tuple(k for k in floating if self._plays(role, k)) for role in get_args(Role)}
 
     def _plays(self, role: str, name: str) -> bool:
         if role == "norm":

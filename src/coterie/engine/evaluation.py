@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -13,78 +13,81 @@ from torch.func import vmap
 from coterie.core.task import Task
 from coterie.core.types import State
 from coterie.engine.analytic import analytic_model
-from coterie.engine.feed import Feed, Part
-from coterie.engine.memory import at_once
-from coterie.engine.stack import Clients, Group, Stack, gather
+from coterie.engine.batches import SplitIndex, StackedData
+from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
+from coterie.engine.memory_budget import chunk_size
 
-__all__ = ["Predictor", "accuracies", "accuracy"]
+__all__ = ["Predictor", "accuracies", "accuracy", "predictors"]
 
 
 class Predictor(NamedTuple):
-    """Some clients of a stack and their outputs."""
+    """Some clients of a stack, and how they score samples."""
 
     clients: slice
-    """Their part of axis N."""
+    """Of axis N."""
     state: State
-    """`[n, ...]`, with the model that is tested as parameters and buffers."""
+    """`[n, ...]`"""
     predict: Callable[[slice, State, Tensor], Tensor]
-    """`(clients, their states, x [n, width, ...]) -> scores [n, width, L]`; clients: of axis N."""
+    """`(clients of axis N, their states, x [n, width, ...]) -> scores [n, width, L]`"""
+
+    @classmethod
+    def plain(cls, task: Task, clients: slice, state: State) -> Predictor:
+        """Score by the outputs of the model that is in `params` and `buffers`."""
+        return cls(clients, state, lambda _, states, x: _logits(task, states, x))
 
 
 def predictors(stack: Stack, clients: Clients, t: int) -> list[Predictor]:
-    """Part a stack by how its algorithms predict; if all use the outputs of params, there is one part."""
-    plain = partial(_logits, stack.task)
+    """Part a stack by how its algorithms predict; if all score by the outputs of `params`, not at all."""
     if not any(g.overrides("model") or g.overrides("predict") for g in stack.groups):
-        return [Predictor(slice(0, stack.size), clients.whole, lambda _, state, x: plain(state, x))]
-    found = []
-    for group, state in zip(stack.groups, clients.parts, strict=True):
-        if group.overrides("predict"):
-            found.append(Predictor(group.clients, state, partial(_predict, stack, group, t)))
-        else:
-            found.append(Predictor(group.clients, _tested(group, state), lambda _, state, x: plain(state, x)))
-    return found
+        return [Predictor.plain(stack.task, slice(0, stack.size), clients.whole)]
+    return [
+        Predictor(group.clients, state, partial(_predict, stack, group, t))
+        if group.overrides("predict")
+        else Predictor.plain(stack.task, group.clients, _tested(group, state))
+        for group, state in zip(stack.groups, clients.parts, strict=True)
+    ]
 
 
-def accuracies(stack: Stack, clients: Clients, t: int) -> dict[str, Tensor]:
+def accuracies(task: Task, data: StackedData, parts: Sequence[Predictor]) -> dict[str, Tensor]:
     """Measure the accuracy `[N]` of all clients on each kind of samples; NaN where a client has none."""
-    data, parts = stack.feed, predictors(stack, clients, t)
     kinds = {"personal": data.personal, "global": data.uniform, "validation": data.validation}
     return {
-        name: torch.cat([accuracy(stack.task, data, kind, part) for part in parts])
-        for name, kind in kinds.items()
+        name: torch.cat([accuracy(task, data, kind, part) for part in parts]) for name, kind in kinds.items()
     }
 
 
-def accuracy(task: Task, feed: Feed, part: Part, predictor: Predictor) -> Tensor:
+def accuracy(task: Task, data: StackedData, part: SplitIndex, predictor: Predictor) -> Tensor:
     """Measure the share of a part's samples `[n]` whose label has the largest score."""
     first, last = predictor.clients.start, predictor.clients.stop
     width = int(part.count[predictor.clients].max())
     if not width:
         return torch.full((last - first,), torch.nan)
-    numbers = _most_numbers(task, feed.pool.shape[1:], feed.pool.dtype) * width
-    step = at_once(3 * numbers * feed.pool.element_size(), feed.pool.device)  # in, out, and one to spare
+    numbers = _most_numbers(task, data.pool.shape[1:], data.pool.dtype) * width
+    step = chunk_size(3 * numbers * data.pool.element_size(), data.pool.device)  # in, out, and one to spare
     results = []
     for at in range(first, last, step):
         some = slice(at, min(at + step, last))
-        positions, mask = part.padded(torch.arange(some.start, some.stop, device=feed.pool.device), width)
-        x, y = feed.samples(part, positions)
-        scores = predictor.predict(some, gather(predictor.state, slice(at - first, some.stop - first)), x)
+        positions, mask = part.padded(torch.arange(some.start, some.stop, device=data.pool.device), width)
+        x, y = data.samples(part, positions)
+        scores = predictor.predict(
+            some, take_clients(predictor.state, slice(at - first, some.stop - first)), x
+        )
         hits = (scores.argmax(dim=-1) == y) & mask
         results.append(hits.sum(dim=-1) / mask.sum(dim=-1))
     return torch.cat(results).cpu()
 
 
-def _tested(group: Group, state: State) -> State:
+def _tested(group: AlgorithmGroup, state: State) -> State:
     """Put the model that an algorithm names in place of parameters and buffers."""
     params, buffers = vmap(lambda hyper, s: group.method(hyper).model(s))(group.hyper, state)
     return State(params, buffers, {}, {}, {})
 
 
-def _predict(stack: Stack, group: Group, t: int, some: slice, state: State, x: Tensor) -> Tensor:
+def _predict(stack: Stack, group: AlgorithmGroup, t: int, some: slice, state: State, x: Tensor) -> Tensor:
     """Score samples by the algorithm's own `predict`."""
     inside = slice(some.start - group.clients.start, some.stop - group.clients.start)
     hyper = {k: v[inside] for k, v in group.hyper.items()}
-    probe = stack.feed.probe(torch.arange(some.start, some.stop), t)
+    probe = stack.data.probe(torch.arange(some.start, some.stop), t)
     scores: Tensor = group.vmapped(stack.task, "predict")(hyper, state, x, probe)
     return scores
 

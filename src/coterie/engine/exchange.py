@@ -18,8 +18,8 @@ from torch.nn.functional import pad
 from coterie.core.algorithm import guard
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Reachable, State, Tensors
-from coterie.engine.memory import at_once, nbytes
-from coterie.engine.stack import Clients, Group, Stack, gather, put
+from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients, write_clients
+from coterie.engine.memory_budget import chunk_size, nbytes
 from coterie.schedule import Meeting
 
 __all__ = ["Act", "Exchanges", "Meetings"]
@@ -76,7 +76,7 @@ class Exchanges:
     def __init__(self, stack: Stack, clients: Clients) -> None:
         self.stack, self.clients = stack, clients
         self.mail = [_mail(stack, g, state) for g, state in zip(stack.groups, clients.parts, strict=True)]
-        self._schedules = {m.company: m.schedule for m in stack.members}
+        self._schedules = {m.meeting_key: m.schedule for m in stack.members}
         links = max(s.stars * s.clients for s in self._schedules.values())
         self._ahead = min(MOST, max(1, LINKS // links))
         self._drawn: dict[int, dict[str, Meeting]] = {}
@@ -86,7 +86,7 @@ class Exchanges:
         if t not in self._drawn:
             every = self.stack.experiment.exchange.every
             ts = range(t, t + self._ahead * every, every)
-            found = {company: schedule.meetings(ts) for company, schedule in self._schedules.items()}
+            found = {meeting_key: schedule.meetings(ts) for meeting_key, schedule in self._schedules.items()}
             self._drawn = {when: {c: m[i] for c, m in found.items()} for i, when in enumerate(ts)}
 
     def meetings(self, t: int, sound: Tensor) -> Meetings:
@@ -94,7 +94,7 @@ class Exchanges:
         self.foresee(t)
         drawn, all_sound = self._drawn[t], bool(sound.all())
         met = {
-            m.id: drawn[m.company] if all_sound else _among_sound(drawn[m.company], sound[m.clients])
+            m.id: drawn[m.meeting_key] if all_sound else _among_sound(drawn[m.meeting_key], sound[m.clients])
             for m in self.stack.members
         }
         for group, state in zip(self.stack.groups, self.clients.parts, strict=True):
@@ -120,25 +120,29 @@ class Exchanges:
             sent += [weight * counts[id(met[m.id])] for m in group.members]
         return torch.tensor(sent)
 
-    def _chosen(self, group: Group, state: State, met: Meetings, t: int) -> dict[int, Meeting]:
+    def _chosen(self, group: AlgorithmGroup, state: State, met: Meetings, t: int) -> dict[int, Meeting]:
         """Restrict the meetings of a group to those whom its stars choose to ask."""
         meetings = [met[m.id] for m in group.members]
         to = _to_stars(group, [m._replace(heard=m.asked) for m in meetings])
         chosen = torch.zeros_like(to.heard)
         for some in self._chunks(state, to.reader, 0):
-            who = self.stack.here(to.reader[some])
-            reachable = Reachable(self.stack.here(to.slot[some]), self.stack.here(to.heard[some]))
+            who = self.stack.to_device(to.reader[some])
+            reachable = Reachable(self.stack.to_device(to.slot[some]), self.stack.to_device(to.heard[some]))
             ctx = self.stack.context("ask", t, who + group.clients.start)
             ask = group.vmapped(self.stack.task, "ask")
-            chosen[some] = ask(_rows(group.hyper, who), gather(state, who), reachable, ctx).cpu()
-        parts = chosen.split([len(m.star) for m in meetings])
+            chosen[some] = ask(_rows(group.hyper, who), take_clients(state, who), reachable, ctx).cpu()
+        parts = torch.split(chosen, [len(m.star) for m in meetings])
         return {
             member.id: _restricted(meeting, part[:, : meeting.asked.shape[1]])
             for member, meeting, part in zip(group.members, meetings, parts, strict=True)
         }
 
     def _deliver(
-        self, met: Meetings, t: int, address: Callable[[Group, Sequence[Meeting]], Deliveries], act: Act
+        self,
+        met: Meetings,
+        t: int,
+        address: Callable[[AlgorithmGroup, Sequence[Meeting]], Deliveries],
+        act: Act,
     ) -> list[dict[str, Any]]:
         rows = []
         for group, state, mail in zip(self.stack.groups, self.clients.parts, self.mail, strict=True):
@@ -148,86 +152,95 @@ class Exchanges:
                 rows += [{**row, "t": t, "kind": act} for row in _reports(group, to, info)]
         return rows
 
-    def _read(self, group: Group, state: State, mail: Mail, to: Deliveries, act: Act, t: int) -> Info:
+    def _read(
+        self, group: AlgorithmGroup, state: State, mail: Mail, to: Deliveries, act: Act, t: int
+    ) -> Info:
         """Change all readers of a group; what they report, each with an axis of readers."""
         results, reports = [], []
         for some in self._chunks(state, to.reader, mail.size * to.sender.shape[1]):
             part = Deliveries(*(column[some] for column in to))
             new, info = self._batch(group, state, mail, part, act, t)
-            results.append((self.stack.here(part.reader), new))
+            results.append((self.stack.to_device(part.reader), new))
             reports.append(info)
         for reader, new in results:  # only now: everybody read the models from before
-            put(state, reader, new)
+            write_clients(state, reader, new)
         if not reports or set(reports[0]) <= {"heard"}:  # an algorithm that reports nothing
             return {}
         return {k: torch.cat([r[k] for r in reports]).cpu() for k in reports[0]}
 
     def _batch(
-        self, group: Group, state: State, mail: Mail, to: Deliveries, act: Act, t: int
+        self, group: AlgorithmGroup, state: State, mail: Mail, to: Deliveries, act: Act, t: int
     ) -> tuple[State, Info]:
-        stack, reader, shape = self.stack, self.stack.here(to.reader), to.sender.shape
+        stack, reader, shape = self.stack, self.stack.to_device(to.reader), to.sender.shape
         offers = self._offers(group, state, mail, to.sender.flatten(), t)
         inbox = Inbox(
             {k: m.view(*shape, *m.shape[1:]) for k, m in offers.items()},
-            stack.here(to.heard),
-            stack.here(to.slot),
+            stack.to_device(to.heard),
+            stack.to_device(to.slot),
         )
-        probe = stack.feed.probe(to.reader + group.clients.start, t)
+        probe = stack.data.probe(to.reader + group.clients.start, t)
         ctx = stack.context(act, t, reader + group.clients.start)
         call = partial(_for_each, group, stack.task, act, _rows(group.hyper, reader))
-        return guard(call, gather(state, reader), inbox, probe, ctx)
+        return guard(call, take_clients(state, reader), inbox, probe, ctx)
 
-    def _offers(self, group: Group, state: State, mail: Mail, who: Tensor, t: int) -> Message:
+    def _offers(self, group: AlgorithmGroup, state: State, mail: Mail, who: Tensor, t: int) -> Message:
         """Make the messages of some senders `[S]`, honest or not."""
         stack, where = self.stack, None
         if mail.looks:
-            who, where = who.unique(return_inverse=True)
-        sender, numbers = stack.here(who), who + group.clients.start
+            who, where = torch.unique(who, return_inverse=True)
+        sender, numbers = stack.to_device(who), who + group.clients.start
         if group.overrides("offer"):
 
             def offer(hyper: Tensors, state: State, ctx: Context, probe: Probe = UNSEEN) -> Message:
                 return group.method(hyper).offer(stack.task, state, probe, ctx)
 
-            ctx = stack.context("offer", t, stack.here(numbers))
-            probes = (stack.feed.probe(numbers, t),) if mail.looks else ()
-            offers = vmap(offer)(_rows(group.hyper, sender), gather(state, sender), ctx, *probes)
+            ctx = stack.context("offer", t, stack.to_device(numbers))
+            probes = (stack.data.probe(numbers, t),) if mail.looks else ()
+            offers = vmap(offer)(_rows(group.hyper, sender), take_clients(state, sender), ctx, *probes)
         else:  # of one client or of many: tensors of the state
             offers = _rows(stack.task.select(state, group.algorithm.share), sender)
         (liars,) = group.attacker[who].nonzero(as_tuple=True)
         if group.attack is not None and len(liars):
-            at, numbers = stack.here(liars), numbers[liars]
+            at, numbers = stack.to_device(liars), numbers[liars]
             lies = vmap(partial(group.attack.offer, stack.task))(
-                gather(state, sender[at]),
+                take_clients(state, sender[at]),
                 _rows(offers, at),
-                stack.feed.probe(numbers, t),
-                stack.context("attack", t, stack.here(numbers)),
+                stack.data.probe(numbers, t),
+                stack.context("attack", t, stack.to_device(numbers)),
             )
             offers = {k: m.index_copy(0, at, lies[k]) for k, m in offers.items()}
-        return offers if where is None else _rows(offers, stack.here(where))
+        return offers if where is None else _rows(offers, stack.to_device(where))
 
     def _chunks(self, state: State, reader: Tensor, inbox: int) -> Iterator[slice]:
         """Part the readers so that their states, before and after, and inboxes (bytes each) fit."""
-        own = sum(map(nbytes, gather(state, 0)))
-        step = at_once(inbox + 2 * own, self.stack.device)
+        own = sum(map(nbytes, take_clients(state, 0)))
+        step = chunk_size(inbox + 2 * own, self.stack.device)
         return (slice(i, i + step) for i in range(0, len(reader), step))
 
 
-def _mail(stack: Stack, group: Group, state: State) -> Mail:
+def _mail(stack: Stack, group: AlgorithmGroup, state: State) -> Mail:
     """Find out what the first client of a group would send, and whether it must look at samples for that."""
     first = group.clients.start + torch.zeros(1, dtype=torch.int64)
-    ctx = Context(*(part[0] for part in stack.context("offer", 0, stack.here(first))))
-    offer = partial(group.algorithm.offer, stack.task, gather(state, 0))
+    ctx = Context(*(part[0] for part in stack.context("offer", 0, stack.to_device(first))))
+    offer = partial(group.algorithm.offer, stack.task, take_clients(state, 0))
     looks = False
     try:
         message = offer(UNSEEN, ctx)
     except Exception:  # whatever it is: an offer that fails for another reason fails again
         looks = True
-        message = offer(Probe(*(part[0] for part in stack.feed.probe(first, 0))), ctx)
+        message = offer(Probe(*(part[0] for part in stack.data.probe(first, 0))), ctx)
     return Mail(group.algorithm.wire_bytes(message), nbytes(message), looks)
 
 
 def _for_each(
-    group: Group, task: Task, act: Act, hyper: Tensors, state: State, inbox: Inbox, probe: Probe, ctx: Context
+    group: AlgorithmGroup,
+    task: Task,
+    act: Act,
+    hyper: Tensors,
+    state: State,
+    inbox: Inbox,
+    probe: Probe,
+    ctx: Context,
 ) -> tuple[State, Info]:
     """Call `mix` or `adopt` for every reader on its own, all in one batched call."""
     if len(inbox.heard) > 1:
@@ -236,8 +249,8 @@ def _for_each(
     algorithm = group.method(_rows(hyper, 0))
     one = Inbox(_rows(inbox.messages, 0), inbox.heard[0], inbox.slot[0])
     given = one, Probe(*(part[0] for part in probe)), Context(*(part[0] for part in ctx))
-    new, info = (algorithm.mix if act == "mix" else algorithm.adopt)(task, gather(state, 0), *given)
-    return gather(new, None), {k: v[None] for k, v in info.items()}
+    new, info = (algorithm.mix if act == "mix" else algorithm.adopt)(task, take_clients(state, 0), *given)
+    return take_clients(new, None), {k: v[None] for k, v in info.items()}
 
 
 def _rows(tensors: Tensors, index: Tensor | int) -> Tensors:
@@ -245,7 +258,7 @@ def _rows(tensors: Tensors, index: Tensor | int) -> Tensors:
     return {k: v[index] for k, v in tensors.items()}
 
 
-def _to_stars(group: Group, meetings: Sequence[Meeting]) -> Deliveries:
+def _to_stars(group: AlgorithmGroup, meetings: Sequence[Meeting]) -> Deliveries:
     """Address the neighbours' messages to the stars."""
     width = max(m.neighbour.shape[1] for m in meetings)
     sizes = torch.tensor([len(m.star) for m in meetings])
@@ -260,7 +273,7 @@ def _to_stars(group: Group, meetings: Sequence[Meeting]) -> Deliveries:
     return Deliveries(world, star + offset, star, slot + offset[:, None], slot, heard)
 
 
-def _to_neighbours(group: Group, meetings: Sequence[Meeting]) -> Deliveries:
+def _to_neighbours(group: AlgorithmGroup, meetings: Sequence[Meeting]) -> Deliveries:
     """Address each star's message to the neighbours that are told, the meetings the other way round."""
     rows = []
     for w, (member, meeting) in enumerate(zip(group.members, meetings, strict=True)):
@@ -291,7 +304,7 @@ def _messages(meeting: Meeting, act: Act) -> int:
     return int(torch.count_nonzero(sent))
 
 
-def _reports(group: Group, to: Deliveries, info: Info) -> Iterator[dict[str, Any]]:
+def _reports(group: AlgorithmGroup, to: Deliveries, info: Info) -> Iterator[dict[str, Any]]:
     """Make a row for each reader that heard something: whom, and what it reports of each and of all."""
     columns = {k: v.tolist() for k, v in info.items()}
     readers = zip(to.world.tolist(), to.client.tolist(), to.slot.tolist(), strict=True)

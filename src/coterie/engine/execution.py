@@ -25,11 +25,14 @@ from coterie.engine.analytic import (
     AnalyticBackend,
     AnalyticModel,
     FusedMLP,
+    Layout,
     StackedGradients,
     apply_gradients_,
+    flatten,
     materialise,
+    unflatten,
 )
-from coterie.engine.stack import Clients, Group, Stack, gather
+from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
 
 __all__ = [
     "AnalyticExecution",
@@ -46,7 +49,7 @@ class ClientRange(NamedTuple):
     """Clients side by side on axis N whose algorithms take the same kind of local step."""
 
     clients: slice
-    group: Group
+    group: AlgorithmGroup
     """The group whose algorithm takes the step; any of them where the step is the default one."""
     hyper: Tensors
     state: State
@@ -74,12 +77,18 @@ class Execution(Protocol):
     side_by_side: bool
     """True if several threads may take a step at once, each of its own clients."""
 
-    def steps(self, group: Group, state: State, plan: BatchPlan) -> Tensor | None:
+    def steps(self, group: AlgorithmGroup, state: State, plan: BatchPlan) -> Tensor | None:
         """Take all of them at once, in place: the losses `[K, n]`; None: they are to be taken one by one."""
         return None
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
+        self,
+        group: AlgorithmGroup,
+        hyper: Tensors,
+        state: State,
+        batch: Batch,
+        ctx: Context,
+        learns: Tensor | None,
     ) -> tuple[State, Tensor]:
         """Compute new states and the losses `[n]`; a client that does not learn (`[n]` bool) keeps its state.
 
@@ -92,7 +101,7 @@ def client_ranges(stack: Stack, clients: Clients) -> list[ClientRange]:
     """Put all algorithms with the default local step in one range, each of the others in its own."""
     own = [g for g in stack.groups if not uses_default_step(g.algorithm)]
     rest = slice(0, own[0].clients.start if own else stack.size)
-    found = [ClientRange(rest, stack.groups[0], {}, gather(clients.whole, rest))] if rest.stop else []
+    found = [ClientRange(rest, stack.groups[0], {}, take_clients(clients.whole, rest))] if rest.stop else []
     for group in own:
         found.append(ClientRange(group.clients, group, group.hyper, clients.parts[stack.groups.index(group)]))
     return found
@@ -108,13 +117,19 @@ class AnalyticExecution(Execution):
         self._others = VmapExecution(task, gradients=self._gradients)
         self._fused = FusedMLP.of(model) if task.optimizer == Sgd() else None
 
-    def steps(self, group: Group, state: State, plan: BatchPlan) -> Tensor | None:
+    def steps(self, group: AlgorithmGroup, state: State, plan: BatchPlan) -> Tensor | None:
         if self._fused is None or not uses_default_step(group.algorithm):
             return None
         return self._fused.steps(state, *plan)
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
+        self,
+        group: AlgorithmGroup,
+        hyper: Tensors,
+        state: State,
+        batch: Batch,
+        ctx: Context,
+        learns: Tensor | None,
     ) -> tuple[State, Tensor]:
         if not uses_default_step(group.algorithm):
             return self._others.step(group, hyper, state, batch, ctx, learns)
@@ -148,14 +163,22 @@ class VmapExecution(Execution):
         self._own = _PerThread(task, gradients)
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
+        self,
+        group: AlgorithmGroup,
+        hyper: Tensors,
+        state: State,
+        batch: Batch,
+        ctx: Context,
+        learns: Tensor | None,
     ) -> tuple[State, Tensor]:
         steps, key = self._own.steps, (id(group), learns is None)
+        given = hyper, *state, *batch, *ctx
+        leaves, layout = flatten(given if learns is None else (*given, learns))
         if key not in steps:
-            one = partial(_step, self._own.task, group)
-            step = vmap(one, in_dims=(0, 0, 0, 0, None if learns is None else 0))
+            step = vmap(partial(_flat_step, self._own.task, group, layout))
             steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
-        return steps[key](hyper, state, batch, ctx, learns)
+        *new, loss = unflatten(steps[key](*leaves), [*layout[1 : 1 + len(state)], None])
+        return State(*new), loss
 
 
 class _PerThread(threading.local):
@@ -165,11 +188,26 @@ class _PerThread(threading.local):
         self.task = dataclasses.replace(task)
         if gradients:
             self.task = dataclasses.replace(task, backend=AnalyticBackend(self.task, gradients))
-        self.steps: dict[tuple[int, bool], Callable[..., tuple[State, Tensor]]] = {}
+        self.steps: dict[tuple[int, bool], Callable[..., tuple[Tensor, ...]]] = {}
+
+
+def _flat_step(task: Task, group: AlgorithmGroup, layout: Layout, *leaves: Tensor) -> tuple[Tensor, ...]:
+    """Take one client's local step on its tensors end to end, which `vmap` handles soonest."""
+    hyper, *rest = unflatten(leaves, layout)
+    state, batch, ctx, learns = State(*rest[:5]), Batch(*rest[5:9]), Context(*rest[9:13]), rest[13:]
+    new, loss = _step(task, group, hyper, state, batch, ctx, *(learns or [None]))
+    parts = [{k: part[k] for k in names or ()} for part, names in zip(new, layout[1:6], strict=True)]
+    return tuple(flatten([*parts, loss])[0])
 
 
 def _step(
-    task: Task, group: Group, hyper: Tensors, state: State, batch: Batch, ctx: Context, learns: Tensor | None
+    task: Task,
+    group: AlgorithmGroup,
+    hyper: Tensors,
+    state: State,
+    batch: Batch,
+    ctx: Context,
+    learns: Tensor | None,
 ) -> tuple[State, Tensor]:
     """Take one client's local step, or none."""
     new, info = group.method(hyper).local(task, state, batch, ctx)

@@ -15,9 +15,9 @@ from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_row
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
+from coterie.engine.batches import StackedData
 from coterie.engine.execution import VmapExecution
-from coterie.engine.feed import Feed
-from coterie.engine.stack import Group
+from coterie.engine.layout import AlgorithmGroup
 from coterie.peer.learner import Client
 
 __all__ = ["Received", "Twin"]
@@ -40,7 +40,7 @@ class Twin:
         """`at`: its place among the federation's clients."""
         self.client, self.at = client, slice(at, at + 1)
         self.task, self.algorithm = client.task, client.algorithm
-        self.feed = Feed.of(
+        self.data = StackedData.of(
             [federation],
             [client.seed],
             client.probe or "all",
@@ -49,7 +49,9 @@ class Twin:
             holdouts=[client.schedule.exchange.holdout if self.algorithm.holds_out else 0.0],
             numbers=[client.number] * len(federation.train.count),
         )
-        self.group = Group(self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool))
+        self.group = AlgorithmGroup(
+            self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool)
+        )
         self.execution = VmapExecution(self.task)
         self.learns = client.attack is None or client.attack.trains
         self.state = self.first()
@@ -67,9 +69,12 @@ class Twin:
         """The local steps of iterations first to last; `look` sees the state after each of them."""
         for begin in range(first, last + 1, AHEAD):
             ts = torch.arange(begin, min(begin + AHEAD, last + 1))
-            draws, keys = self.feed.draws(ts, self.at, self.client.batch), self.feed.keys(ts, self.at)
+            draws, keys = (
+                self.data.batch_positions(ts, self.at, self.client.batch),
+                self.data.keys(ts, self.at),
+            )
             for k, t in enumerate(ts.tolist()):
-                x, y = self.feed.samples(self.feed.train, draws[k])
+                x, y = self.data.samples(self.data.train, draws[k])
                 lr = torch.tensor([self.client.lr(t)], dtype=torch.float64).to(self.client.dtype)
                 batch = Batch(x, y, lr, keys[k])
                 if self.learns:
@@ -119,4 +124,4 @@ class Twin:
         return self.client.schedule.context(purpose, t, torch.tensor([self.client.number]))
 
     def _probe(self, t: int) -> Probe:
-        return self.feed.probe(torch.tensor([self.at.start]), t)
+        return self.data.probe(torch.tensor([self.at.start]), t)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from coterie.api import run
-from coterie.engine.recorder import Progress
+from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 
 from coterie.core.errors import RunError, UnknownNameError
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from coterie.reproduce import fig3, fig4, fig5, table1
 from coterie.reproduce import regimes as regimes_table

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rich.text import Text
 
-from coterie.core.tags import called
+from coterie.core.labels import called
 from coterie.terminal import Table
 
 __all__ = ["Cell", "caption", "columns", "markdown", "table"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.tags import refuse_alike
+from coterie.core.labels import check_labels_unique
 from coterie.experiment import Experiment
 from coterie.sweep.job import Job
 
@@ -27,7 +27,7 @@ _WHOLE_RUN = ("methods", "seeds", "device", "dtype", "tf32", "compile")
 _OF_NO_USE = ("name", "grid", "search")
 """Keys that change nothing about the results."""
 _PARTING = ("model", "data.set", "train", "exchange.every", "exchange.probe", "evaluate")
-"""Keys, and those below them, in which the worlds of one stack cannot differ (`coterie.engine.stack`) ..."""
+"""Keys, and those below them, in which the worlds of one stack cannot differ (`coterie.engine.layout`) ..."""
 _SHARED = ("train.lr", "train.personalize_lr", "train.init")
 """... but for these."""
 
@@ -104,7 +104,7 @@ def _sound(given: Any, source: str | Path) -> dict[str, list[Any]]:
             raise ConfigError(f"grid: {path!r} has no values; name at least one")
         if len({repr(value) for value in values}) < len(values):
             raise ConfigError(f"grid: {path!r} has a value twice, got {list(values)}")
-    refuse_alike({path: values for path, values in given.items() if path not in _WHOLE_RUN})
+    check_labels_unique({path: values for path, values in given.items() if path not in _WHOLE_RUN})
     return {path: list(values) for path, values in given.items()}
 
 

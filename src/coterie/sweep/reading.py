@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.core.errors import RunError
-from coterie.core.tags import tag
+from coterie.core.labels import world_label
 from coterie.runs import Run
 from coterie.runs.text import markdown
 from coterie.runs.tracks import Track, Weighed
@@ -125,7 +125,7 @@ class Sweep:
             for track in run.tracks:
                 both = {**whole, **track.setting}
                 setting = {key: both[key] for key in self.config["grid"]}
-                tags = [tag(track.setting, self.config["grid"])]
+                tags = [world_label(track.setting, self.config["grid"])]
                 tags += [f"{path}={value}" for path, value in whole.items()]
                 tracks.append(
                     dataclasses.replace(

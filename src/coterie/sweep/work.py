@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -14,9 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from coterie.api import Stopped, run
-from coterie.core.errors import CoterieError, NoRoomError
-from coterie.engine.memory import room_for_clients
-from coterie.engine.preparation import Plan
+from coterie.core.errors import CoterieError, NoRoomError, out_of_memory
+from coterie.engine.memory_budget import check_clients_fit
+from coterie.engine.plan import Plan
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run
@@ -140,7 +139,7 @@ def carry_out(order: Order, folder: Path, where: str, tell: Tell, agree: Agree) 
     except CoterieError as error:
         return outcome("failed", error)
     except RuntimeError as error:
-        if not re.search("allocate|out of memory", str(error)):  # what torch says on a processor
+        if not out_of_memory(error):
             raise
         return outcome("no room", _brief(error))
     return outcome("done")
@@ -157,11 +156,11 @@ def done(folder: Path, experiment: Experiment) -> bool:
 def fingerprint(experiment: Experiment, seed: int, data: str | None) -> tuple[str, str]:
     """Which data a job begins with, and a hash of the samples as its clients have and name them."""
     world = experiment.worlds()[0]
-    room_for_clients([world])
+    check_clients_fit([world])
     root = data if data is not None else os.environ.get("COTERIE_DATA")
     federation = Dealer(Path(root) if root else None).federation(world.experiment, seed)
     key = f"{world.experiment.data.model_dump_json()} {world.experiment.evaluate.uniform}"
-    return key, Plan(experiment, [world], [federation], []).data()
+    return key, Plan(experiment, [world], [federation], []).data_hash()
 
 
 def disagreement(first: Mapping[str, str], fingerprint: str, where: str) -> str | None:

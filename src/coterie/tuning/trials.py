@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
-from coterie.engine.preparation import choose_execution, prepare
-from coterie.engine.recorder import Progress
+from coterie.engine.plan import Plan, choose_execution, prepare, tf32
 from coterie.engine.simulator import Simulator
+from coterie.engine.sinks import Progress
 from coterie.experiment import MOST_WORLDS, Experiment, World
 from coterie.tuning.candidates import Candidate, candidates
 
@@ -132,7 +132,12 @@ def _outcomes(
     base: Experiment, worlds: Sequence[World], root: Path | None, progress: Progress | None
 ) -> list[_Outcome]:
     """The last evaluation of each world, in one batched run or in as few as memory allows."""
-    plan = prepare(base, root, progress, worlds=worlds, tested=False)
+    with tf32(base.tf32):
+        return _evaluated(prepare(base, root, progress, worlds=worlds, tested=False), progress)
+
+
+def _evaluated(plan: Plan, progress: Progress | None) -> list[_Outcome]:
+    """Run a plan, and judge every world by its last evaluation."""
     for world, federation in zip(plan.worlds, plan.federations, strict=True):
         if not bool(federation.validation.count[~world.attackers].any()):
             raise ConfigError(
@@ -145,14 +150,16 @@ def _outcomes(
         simulator = Simulator(stack, choose_execution(stack, progress))
         while simulator.t < stack.iterations:
             before = simulator.stepped
-            simulator.advance()
-            if simulator.due():
-                found |= {row["world"]: _outcome(worlds[row["world"]], row) for row in simulator.evaluate()}
+            simulator.step_to_next_event()
+            if simulator.evaluation_due():
+                found |= {
+                    row["world"]: _outcome(plan.worlds[row["world"]], row) for row in simulator.evaluate()
+                }
                 if progress:
                     progress.evaluated(_leaders(found.values()))
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
-        stack.release()
+        stack.free_data()
         done += stack.iterations
     return list(found.values())
 

@@ -12,7 +12,7 @@ fused_mlp    all local steps of a small perceptron in one GPU kernel; everything
 kernels/     Triton kernels, loaded on a GPU only
 """
 
-from coterie.engine.analytic.backend import AnalyticBackend, StackedGradients
+from coterie.engine.analytic.backend import AnalyticBackend, Layout, StackedGradients, flatten, unflatten
 from coterie.engine.analytic.fused_mlp import FusedMLP
 from coterie.engine.analytic.model import AnalyticModel, analytic_model, apply_gradients_, materialise
 
@@ -20,8 +20,11 @@ __all__ = [
     "AnalyticBackend",
     "AnalyticModel",
     "FusedMLP",
+    "Layout",
     "StackedGradients",
     "analytic_model",
     "apply_gradients_",
+    "flatten",
     "materialise",
+    "unflatten",
 ]

@@ -125,16 +125,10 @@ def _dense(gradient: Tensor | OuterProduct) -> Tensor:
 
 
 def _scaled(gradient: Tensor | OuterProduct, factor: Tensor) -> Tensor | OuterProduct:
-    """Multiply by a factor; where that is 0 the result is, whatever the gradient."""
     if isinstance(gradient, OuterProduct) and factor.dim() == 1:
-        left, right = gradient
-        return OuterProduct(_times(left, factor), _times(right, (factor != 0).to(factor.dtype)))
-    return _times(_dense(gradient), factor)
-
-
-def _times(x: Tensor, factor: Tensor) -> Tensor:
-    factor = factor.view(factor.shape + (1,) * (x.dim() - factor.dim()))
-    return torch.where(factor == 0, 0.0, x * factor)
+        return OuterProduct(gradient.left * factor[:, None, None], gradient.right)
+    dense = _dense(gradient)
+    return dense * factor.view(factor.shape + (1,) * (dense.dim() - factor.dim()))
 
 
 def _pooled_first(layers: Sequence[Layer]) -> list[Layer]:

@@ -8,7 +8,7 @@ import pytest
 
 from coterie.core.errors import ConfigError, CoterieError, ModelError
 from coterie.core.registry import known
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from tests.engine.recording import Watcher
 from tests.engine.small import EVERY_METHOD, experiment
 
@@ -49,9 +49,9 @@ def test_a_factory_must_give_a_module() -> None:
         ({"methods": {"KD-PDFL": {"outputs": "9"}}}, "no layer '9'; there are: 0, 1, 2"),
         ({"methods": {"FedAvg": {"share": "body.*"}}}, "'body.*' matches no tensor; there are: 1.weight"),
         ({"methods": {"KD-PDFL": {"distance": "wasserstein3"}}}, "unknown distance 'wasserstein3'"),
-        ({"device": "cuda:7"}, "device 'cuda:7' is not to be had here"),
-        ({"device": "cpu:5"}, "device 'cpu:5' is not to be had here: expected cpu, cuda or cuda:1"),
-        ({"device": "toaster"}, "device 'toaster' is not to be had here"),
+        ({"device": "cuda:7"}, "device 'cuda:7' is not available here"),
+        ({"device": "cpu:5"}, "device 'cpu:5' is not available here: expected cpu, cuda or cuda:1"),
+        ({"device": "toaster"}, "device 'toaster' is not available here"),
     ],
 )
 def test_settings_that_do_not_fit(changes: dict[str, Any], words: str) -> None:

@@ -1,4 +1,4 @@
-"""What tells the settings of a grid apart in the names of rows: `lr=0.1, attack=sign_flip 0.3`."""
+"""Labels that tell the settings of a grid apart in the names of rows: `lr=0.1, attack=sign_flip 0.3`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from coterie.core.errors import ConfigError
 
-__all__ = ["called", "refuse_alike", "tag"]
+__all__ = ["called", "check_labels_unique", "world_label"]
 
 
-def tag(setting: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> str:
-    """The name of one setting of a grid."""
+def world_label(setting: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> str:
+    """Name one setting of a grid."""
     return ", ".join(f"{path.rpartition('.')[2]}={called(v, grid[path])}" for path, v in setting.items())
 
 
-def refuse_alike(grid: Mapping[str, Sequence[Any]]) -> None:
-    """Two values of a key that have the same name would be one row, as if they were two seeds."""
+def check_labels_unique(grid: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse two values of a key with the same name: they would be one row, as if they were two seeds."""
     for path, values in grid.items():
         names = [called(value, values) for value in values]
         for name in names:
@@ -28,7 +28,7 @@ def refuse_alike(grid: Mapping[str, Sequence[Any]]) -> None:
 
 
 def called(value: Any, values: Sequence[Any]) -> str:
-    """Of a table its values alone, unless another table has the same ones for other keys."""
+    """Name a value: a table by its values alone, unless another table has the same ones for other keys."""
     short = _brief(value)
     alike = any(other != value and _brief(other) == short for other in values)
     if not (alike and isinstance(value, Mapping)):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coterie.core.data import Federation, Split
-from coterie.engine.feed import Feed
-from coterie.engine.preparation import prepare
+from coterie.engine.batches import StackedData
+from coterie.engine.plan import prepare
 from tests.engine.small import experiment
 
 CPU, F64 = torch.device("cpu"), torch.float64
@@ -27,14 +27,14 @@ def federation(counts: list[int], pool: Tensor | None = None) -> Federation:
     return Federation(pool, split, none, split, split, torch.zeros(len(counts)), ("a", "b", "c"))
 
 
-def feed(counts: list[int], seed: int = 0, probe: int | Literal["all"] = "all") -> Feed:
-    return Feed.of([federation(counts)], [seed], probe, CPU, F64)
+def feed(counts: list[int], seed: int = 0, probe: int | Literal["all"] = "all") -> StackedData:
+    return StackedData.of([federation(counts)], [seed], probe, CPU, F64)
 
 
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=6), st.integers(1, 9), st.integers(0, 2**62))
 def test_draws_stay_within_the_clients_own_samples(counts: list[int], batch: int, seed: int) -> None:
     f = feed(counts, seed)
-    draws = f.draws(torch.arange(1, 21), slice(0, len(counts)), batch)
+    draws = f.batch_positions(torch.arange(1, 21), slice(0, len(counts)), batch)
     assert draws.shape == (20, len(counts), batch)
     first = torch.tensor(counts).cumsum(0) - torch.tensor(counts)
     assert bool((draws >= first[:, None]).all())
@@ -46,7 +46,7 @@ def test_draws_stay_within_the_clients_own_samples(counts: list[int], batch: int
 
 def test_draws_are_uniform_and_with_replacement() -> None:
     f = feed([1, 5])
-    draws = f.draws(torch.arange(1, 1001), slice(0, 2), 8)
+    draws = f.batch_positions(torch.arange(1, 1001), slice(0, 2), 8)
     assert bool((draws[:, 0] == 0).all())  # a client with one sample has it eight times over
     times = torch.bincount(draws[:, 1].flatten() - 1, minlength=5)
     assert times.sum() == 8000
@@ -57,22 +57,22 @@ def test_draws_are_uniform_and_with_replacement() -> None:
 
 
 def test_clients_seeds_and_iterations_draw_on_their_own() -> None:
-    f = Feed.of([federation([50, 50]), federation([50, 50])], [1, 2], "all", CPU, F64)
-    draws = f.draws(torch.arange(1, 401), slice(0, 4), 2) % 50
+    f = StackedData.of([federation([50, 50]), federation([50, 50])], [1, 2], "all", CPU, F64)
+    draws = f.batch_positions(torch.arange(1, 401), slice(0, 4), 2) % 50
     flat = draws.permute(1, 0, 2).flatten(1).double()
     assert (torch.corrcoef(flat) - torch.eye(4)).abs().max() < 0.15
     assert not torch.equal(draws[0], draws[1])
-    alone = Feed.of([federation([50, 50])], [2], "all", CPU, F64)
-    assert torch.equal(alone.draws(torch.arange(1, 401), slice(0, 2), 2) % 50, draws[:, 2:])
+    alone = StackedData.of([federation([50, 50])], [2], "all", CPU, F64)
+    assert torch.equal(alone.batch_positions(torch.arange(1, 401), slice(0, 2), 2) % 50, draws[:, 2:])
 
 
 def test_one_iteration_or_one_client_at_a_time_draws_the_same() -> None:
     f = feed([3, 7, 5])
     ts = torch.tensor([4, 9, 10])
-    draws, keys = f.draws(ts, slice(0, 3), 4), f.keys(ts, slice(0, 3))
+    draws, keys = f.batch_positions(ts, slice(0, 3), 4), f.keys(ts, slice(0, 3))
     for i in range(3):
         for k, t in enumerate(ts):
-            assert torch.equal(f.draws(t[None], slice(i, i + 1), 4)[0, 0], draws[k, i])
+            assert torch.equal(f.batch_positions(t[None], slice(i, i + 1), 4)[0, 0], draws[k, i])
             assert f.keys(t[None], slice(i, i + 1))[0, 0] == keys[k, i]
     assert len(set(keys.flatten().tolist())) == 9
 
@@ -101,7 +101,7 @@ def test_probes_of_a_given_size_are_drawn_from_the_clients_own() -> None:
 
 def test_equal_pools_are_kept_once() -> None:
     pool, other = torch.arange(100.0)[:, None], 1000 + torch.arange(100.0)[:, None]
-    f = Feed.of(
+    f = StackedData.of(
         [federation([2, 3], pool), federation([4], other), federation([1, 1], pool)],
         [0, 0, 1],
         "all",
@@ -119,10 +119,10 @@ def test_worlds_of_an_experiment_share_their_pool() -> None:
     plan = prepare(experiment(methods=["Local", "FedAvg"], seeds=[0, 1], grid={"data.clients": [4, 6]}))
     assert len({id(f.pool) for f in plan.federations}) == 1
     (stack,) = plan.stacks
-    assert torch.equal(stack.feed.pool, plan.federations[0].pool.double())
+    assert torch.equal(stack.data.pool, plan.federations[0].pool.double())
     for member in stack.members:
         own = member.federation.train
-        part = stack.feed.train
+        part = stack.data.train
         assert part.count[member.clients].tolist() == own.count.tolist()
         start = int(part.first[member.clients][0])
         assert torch.equal(part.label[start : start + len(own.label)], own.label)

@@ -1,7 +1,7 @@
-"""What cannot be run, found before the start: one step and one exchange of two clients.
+"""Dry run: one step and one exchange of two clients, to find what cannot be run before the start.
 
 A model is any `nn.Module`, so whether it can be batched over clients is not known until it is tried. So are
-methods, attacks and channels: they may be anybody's.
+algorithms, attacks and channels: they may be anybody's.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from coterie.core.sampling import Purpose
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
 from coterie.core.validation import ValidatingAlgorithm, same_tensors
-from coterie.engine.stack import Group, Stack, gather
+from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 
-__all__ = ["trial"]
+__all__ = ["dry_run"]
 
 T = TypeVar("T")
 
 
-def trial(stack: Stack, group: Group) -> None:
-    """Try a method, its attack and its channels on its first two clients; an error names what is wrong."""
+def dry_run(stack: Stack, group: AlgorithmGroup) -> None:
+    """Try an algorithm, its attack and its channels on two clients; an error names what is wrong."""
     _try_clients(stack, group)
     for member in {repr(m.algorithm): m for m in group.members}.values():
         checked = ValidatingAlgorithm(inner=member.algorithm, its=f"methods.{member.world.label}")
@@ -41,13 +41,13 @@ def trial(stack: Stack, group: Group) -> None:
         _try_links(schedule)
 
 
-def _try_clients(stack: Stack, group: Group) -> None:
-    task, feed, two = stack.task, stack.feed, slice(group.clients.start, group.clients.start + 2)
+def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
+    task, data, two = stack.task, stack.data, slice(group.clients.start, group.clients.start + 2)
     world, classes = group.members[0].world, len(group.members[0].federation.classes)
     t = torch.zeros(1, dtype=torch.int64, device=stack.device)
-    x, y = feed.samples(feed.train, feed.draws(t, two, stack.experiment.train.batch)[0])
+    x, y = data.samples(data.train, data.batch_positions(t, two, stack.experiment.train.batch)[0])
     ones = torch.ones(2, dtype=stack.dtype, device=stack.device)
-    batch = Batch(x, y, 0 * ones, feed.keys(t, two)[0])
+    batch = Batch(x, y, 0 * ones, data.keys(t, two)[0])
     mask = torch.ones_like(y, dtype=torch.bool)
     mask[:, 1:] = False  # all but one are padding
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
@@ -68,7 +68,7 @@ def _try_clients(stack: Stack, group: Group) -> None:
         return stack.context(purpose, 0, two)
 
     state: State = attempt("init", start, ctx("init"))
-    one = gather(state, torch.tensor(0))  # alone first: messages about shapes are plainer
+    one = take_clients(state, torch.tensor(0))  # alone first: messages about shapes are plainer
     logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
     shape, wanted = (
         tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__,
@@ -86,7 +86,8 @@ def _try_clients(stack: Stack, group: Group) -> None:
         return
     pair = _inbox(offers, 2)
     attempt("ask", state, Reachable(pair.slot, pair.heard), ctx("ask"))
-    for act, senders in (("mix", 2), ("mix", 1), ("adopt", 1)):
+    acts: list[tuple[Purpose, int]] = [("mix", 2), ("mix", 1), ("adopt", 1)]
+    for act, senders in acts:
         attempt(act, state, _inbox(offers, senders), probe, ctx(act))
     if group.attack:
         lie = partial(_lie, world.experiment.attack.name, group.attack, task)
@@ -109,7 +110,7 @@ def _lie(
 
 
 def _inbox(offers: Message, senders: int) -> Inbox:
-    """What two clients hear: one message, and padding up to so many."""
+    """Make the inboxes of two clients: one message, and padding up to so many."""
     device = next(iter(offers.values())).device
     messages = {k: m[:, None].expand(2, senders, *m.shape[1:]) for k, m in offers.items()}
     heard = (torch.arange(senders, device=device) == 0).expand(2, senders)
@@ -118,14 +119,14 @@ def _inbox(offers: Message, senders: int) -> Inbox:
 
 
 def _try_links(schedule: Schedule) -> None:
-    """The links of one star."""
+    """Draw the links of one star."""
     star = torch.zeros(1, dtype=torch.int64)
     candidate = schedule.graph.candidates(star)
     schedule.links(torch.full(candidate.shape, 0.5, dtype=torch.float64), star, candidate)
 
 
-def _named(stack: Stack, group: Group, call: Callable[[], T]) -> T:
-    """The call's result, or an error that names the layer in which it failed."""
+def _named(stack: Stack, group: AlgorithmGroup, call: Callable[[], T]) -> T:
+    """Make the call; an error names the layer in which it failed."""
     model, method = type(stack.task.model).__name__, type(group.algorithm).__name__
     inside = [f"method {method} with model {model}"]
 

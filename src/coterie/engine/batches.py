@@ -1,4 +1,4 @@
-"""Every client's mini-batches, probes and test samples, from data that lie end to end.
+"""Mini-batches, probes and test samples of every client, from data that lie end to end.
 
 Clients have as many samples as they have: a draw is an index below the client's own count, so no
 client ever trains on padding. Only what is looked at as a whole (probe, test) is padded, with a mask.
@@ -18,11 +18,11 @@ from coterie.core.data import Federation, Split
 from coterie.core.sampling import batch_rows, held_out, probe_rows, step_keys, training_order
 from coterie.core.types import Probe
 
-__all__ = ["Feed", "Part"]
+__all__ = ["SplitIndex", "StackedData"]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class SplitIndex:
     """One split of all clients of a stack."""
 
     index: Tensor
@@ -35,22 +35,22 @@ class Part:
     """`[N]` how many it has"""
 
     def padded(self, clients: Tensor, width: int) -> tuple[Tensor, Tensor]:
-        """Positions `[n, width]` of all samples of some clients, and the mask of real ones."""
+        """Find the positions `[n, width]` of all samples of some clients, and the mask of real ones."""
         step = torch.arange(width, device=self.first.device)
         mask = step < self.count[clients, None]
         return torch.where(mask, self.first[clients, None] + step, 0), mask
 
 
 @dataclass(frozen=True, eq=False)
-class Feed:
+class StackedData:
     """The data of all clients of a stack."""
 
     pool: Tensor
     """`[P, ...]`"""
-    train: Part
-    validation: Part
-    personal: Part
-    uniform: Part
+    train: SplitIndex
+    validation: SplitIndex
+    personal: SplitIndex
+    uniform: SplitIndex
     seed: Tensor
     """`[N]` each client's seed, that of its world"""
     client: Tensor
@@ -61,7 +61,7 @@ class Feed:
     """`[N]` how many of them, the last ones, are set aside: no mini-batch has one of them"""
     probe_size: int | Literal["all"]
     dtype: torch.dtype
-    """Of what is computed; inputs may be whole numbers."""
+    """The type of what is computed; inputs may be whole numbers."""
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class Feed:
         *,
         holdouts: Sequence[float] | None = None,
         numbers: Sequence[int] | None = None,
-    ) -> Feed:
+    ) -> StackedData:
         """Lay the federations of worlds end to end; equal pools are kept once.
 
         `holdouts`: the share of training samples that each world sets aside, 0 unless its algorithm
@@ -88,19 +88,21 @@ class Feed:
         shifts = [offsets[id(f.pool)] for f in federations]
         sizes = torch.tensor([len(f.train.count) for f in federations])
 
-        def part(splits: list[Split]) -> Part:
+        def part(splits: list[Split]) -> SplitIndex:
             count = torch.cat([s.count for s in splits])
             index = torch.cat([s.index + shift for s, shift in zip(splits, shifts, strict=True)])
             label = torch.cat([s.label for s in splits])
             parts = (index, label, count.cumsum(0) - count, count)
-            return Part(*(p.to(device) for p in parts))
+            return SplitIndex(*(p.to(device) for p in parts))
 
         pool = torch.cat(list(pools.values()))
-        ids = torch.cat([torch.arange(int(n)) for n in sizes])
-        client = ids if numbers is None else torch.tensor(numbers)
+        every = torch.cat([torch.arange(int(n)) for n in sizes])
+        client = every if numbers is None else torch.tensor(numbers)
         trains, helds = [], []
         shares = holdouts or [0.0] * len(seeds)
-        for f, seed, share, who in zip(federations, seeds, shares, client.split(sizes.tolist()), strict=True):
+        for f, seed, share, who in zip(
+            federations, seeds, shares, torch.split(client, sizes.tolist()), strict=True
+        ):
             trains.append(_shuffled(f.train, seed, who) if share else f.train)
             helds.append(held_out(f.train.count, share) if share else torch.zeros_like(f.train.count))
         return cls(
@@ -117,30 +119,30 @@ class Feed:
             dtype=dtype,
         )
 
-    def draws(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
-        """Positions in `train` of the mini-batches of some clients at iterations ts, `[K, n, B]`."""
+    def batch_positions(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
+        """Draw the mini-batches of some clients at iterations ts, as positions in `train` `[K, n, B]`."""
         first, count = self.train.first[clients, None], (self.train.count - self.held)[clients, None]
         return first + batch_rows(self.seed[clients], ts[:, None], self.client[clients], count, batch)
 
     def keys(self, ts: Tensor, clients: slice) -> Tensor:
-        """What is random inside the steps of some clients at iterations ts, `[K, n]`."""
+        """Draw the seeds of what is random inside the models of some clients at iterations ts, `[K, n]`."""
         return step_keys(self.seed[clients], ts[:, None], self.client[clients])
 
-    def rows(self, part: Part, at: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of the pool, and labels, at positions of a part."""
+    def pool_rows(self, part: SplitIndex, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Look up rows of the pool, and labels, at positions of a split."""
         return part.index[at], part.label[at]
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """The inputs in some rows of the pool."""
+        """Copy the inputs in some rows of the pool."""
         return self.pool.index_select(0, rows.flatten()).view(*rows.shape, *self.pool.shape[1:])
 
-    def samples(self, part: Part, at: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and labels at positions of a part."""
-        rows, labels = self.rows(part, at)
+    def samples(self, part: SplitIndex, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Copy inputs and labels at positions of a split."""
+        rows, labels = self.pool_rows(part, at)
         return self.inputs(rows), labels
 
     def probe(self, clients: Tensor, t: int) -> Probe:
-        """The samples on which some clients `[n]`, given on the host, look at others' models."""
+        """Gather the probes of some clients `[n]` of axis N, given on the host."""
         most = int(self.owned[clients].max())
         clients = clients.to(self.pool.device, non_blocking=True)
         size = self.train.count[clients]

@@ -1,4 +1,4 @@
-"""Everything before the first iteration: data, models, a trial of each method, the stacks."""
+"""Everything before the first iteration: data, models, a dry run of each algorithm, the stacks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,15 +18,15 @@ from coterie.core.errors import ConfigError
 from coterie.core.model_factory import build_task
 from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
+from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution
-from coterie.engine.memory import room_for_clients
-from coterie.engine.recorder import Progress
-from coterie.engine.stack import Stack, stacks
-from coterie.engine.trial import trial
+from coterie.engine.layout import Stack, stacks
+from coterie.engine.memory_budget import check_clients_fit
+from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer
 
-__all__ = ["Plan", "choose_execution", "prepare"]
+__all__ = ["Plan", "choose_execution", "prepare", "tf32"]
 
 WORTH_COMPILING = 2e10
 """Parameters x local steps x clients from which compiling wins more time than it takes."""
@@ -40,8 +41,8 @@ class Plan(NamedTuple):
     """The clients of each world; worlds of one seed and setting share one."""
     stacks: list[Stack]
 
-    def data(self) -> str:
-        """A hash of all samples, as the clients have and name them."""
+    def data_hash(self) -> str:
+        """Hash all samples, as the clients have and name them."""
         digest = hashlib.sha256()
         for pool in {id(f.pool): f.pool for f in self.federations}.values():
             digest.update(pool.numpy().tobytes())
@@ -51,8 +52,8 @@ class Plan(NamedTuple):
                     digest.update(part.numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    def idle(self) -> list[str]:
-        """What is set but never happens, or given but not used, one sentence each."""
+    def notices(self) -> list[str]:
+        """List what is set but never happens, or given but not used, one sentence each."""
         found = [text for stack in self.stacks if (text := stack.task.notice)]
         for member in (m for stack in self.stacks for m in stack.members):
             schedule, train = member.schedule, member.schedule.train
@@ -67,7 +68,7 @@ class Plan(NamedTuple):
 
 
 def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
-    """More of something than there is; `samples`: of the client with the most for training."""
+    """Name settings larger than what there is; `samples`: of the client with the most for training."""
     stars, clients = experiment.exchange.stars, experiment.data.clients
     less = "; use a smaller one"
     if stars > clients:
@@ -90,11 +91,10 @@ def prepare(
     `worlds`: others than those of the experiment. Without `tested`, clients have no test samples.
     """
     device, dtype = _device(experiment.device), getattr(torch, experiment.dtype)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = experiment.tf32
     if progress:
         progress.stage("dealing the data")
     worlds = list(experiment.worlds() if worlds is None else worlds)
-    room_for_clients(worlds)
+    check_clients_fit(worlds)
     dealer = Dealer(root)
     federations = [dealer.federation(w.experiment, w.seed) for w in worlds]
     if not tested:
@@ -105,18 +105,30 @@ def prepare(
     found = stacks(worlds, federations, tasks, device, dtype, progress.notice if progress else None)
     for stack in found:
         for group in stack.groups:
-            trial(stack, group)
+            dry_run(stack, group)
         if len(found) > 1:
-            stack.release()
+            stack.free_data()
     plan = Plan(experiment, worlds, federations, found)
     if progress:
-        for text in plan.idle():
+        for text in plan.notices():
             progress.notice(text)
     return plan
 
 
+@contextmanager
+def tf32(allowed: bool) -> Iterator[None]:
+    """Let GPUs multiply float32 in TF32, or not, as long as this lasts; plans are made and run inside."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    try:
+        matmul.allow_tf32 = cudnn.allow_tf32 = allowed
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
 def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
-    """The same clients, and one object for those that were one, with nothing to be tested on."""
+    """Take the test samples away; clients of one federation stay one object."""
     blind = {}
     for f in federations:
         nothing = Split(f.train.index[:0], f.train.label[:0], torch.zeros_like(f.train.count))
@@ -125,7 +137,7 @@ def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
 
 
 def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Task]:
-    """One task for all worlds with the same model, optimiser, shapes and use of the weights it brings."""
+    """Make one task for all worlds with the same model, optimiser, shapes and use of given weights."""
     tasks: dict[str, Task] = {}
     found = []
     for world, federation in zip(worlds, federations, strict=True):
@@ -163,11 +175,11 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
 
 def _device(name: str) -> torch.device:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise ConfigError(f"device {name!r} is not to be had here: expected cpu, cuda or cuda:1 and so on")
+        raise ConfigError(f"device {name!r} is not available here: expected cpu, cuda or cuda:1 and so on")
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
-        raise ConfigError(f"device {name!r} is not to be had here: {reason}; use device = 'cpu'") from None
+        raise ConfigError(f"device {name!r} is not available here: {reason}; use device = 'cpu'") from None
     return device

@@ -1,4 +1,4 @@
-"""A whole experiment: its stacks one after the other, with checkpoints, to the end or until stopped."""
+"""Runner of a whole experiment: its stacks one after the other, with checkpoints, until done or stopped."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from coterie.core.task import Task
 from coterie.engine import checkpoint
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.execution import Execution
-from coterie.engine.preparation import Plan, choose_execution
-from coterie.engine.recorder import Progress, Recorder
+from coterie.engine.plan import Plan, choose_execution
 from coterie.engine.simulator import Simulator
+from coterie.engine.sinks import Progress, RunSink
 from coterie.experiment import World
 
 __all__ = ["described", "simulate"]
@@ -24,7 +24,7 @@ __all__ = ["described", "simulate"]
 
 def simulate(
     plan: Plan,
-    recorder: Recorder,
+    sink: RunSink,
     *,
     resume: bool = False,
     progress: Progress | None = None,
@@ -34,15 +34,13 @@ def simulate(
 ) -> bool:
     """Run an experiment to its end, or until `stop()`; returns whether it is finished.
 
-    With `resume` it goes on from the recorder's last checkpoint, to the same bits. `execution` is for
+    With `resume` it goes on from the sink's last checkpoint, to the same bits. `execution` is for
     tests that compare one way of computing with another; the engine knows how to choose.
     """
-    fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data(), plan.stacks
-    first, saved = (
-        _last_checkpoint(recorder.path, len(all_stacks), fingerprint, data) if resume else (0, None)
-    )
-    recorder.rewind(saved.mark if saved else {})
-    recorder.describe(*described(plan.worlds, plan.federations))
+    fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
+    first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
+    sink.truncate_to(saved.mark if saved else {})
+    sink.describe(*described(plan.worlds, plan.federations))
 
     total = sum(s.iterations for s in all_stacks)
     done = sum(s.iterations for s in all_stacks[:first])
@@ -53,8 +51,10 @@ def simulate(
         clock = time.monotonic()
 
         def save(simulator: Simulator = simulator, number: int = number) -> None:
-            moment = Checkpoint(fingerprint, data, number, simulator.t, recorder.mark(), simulator.tensors())
-            checkpoint.save(_path(recorder.path, number), moment)
+            moment = Checkpoint(
+                fingerprint, data, number, simulator.t, sink.checkpoint_offsets(), simulator.tensors()
+            )
+            checkpoint.save(_path(sink.path, number), moment)
 
         if saved:
             simulator.restore(saved)
@@ -62,31 +62,31 @@ def simulate(
             if progress:
                 progress.advance(done + simulator.t, total, 0)
         else:
-            _evaluate(simulator, recorder, progress)
+            _evaluate(simulator, sink, progress)
         while simulator.t < stack.iterations:
             if simulator.settled and stop():
                 save()
                 return False
             before = simulator.stepped
-            for row in simulator.advance():
-                recorder.exchange(row)
-            if simulator.due():
-                _evaluate(simulator, recorder, progress)
+            for row in simulator.step_to_next_event():
+                sink.exchange(row)
+            if simulator.evaluation_due():
+                _evaluate(simulator, sink, progress)
             if simulator.settled and time.monotonic() - clock > checkpoint_every:
                 save()
                 clock = time.monotonic()
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
         save()
-        stack.release()
+        stack.free_data()
         done += stack.iterations
     return True
 
 
-def _evaluate(simulator: Simulator, recorder: Recorder, progress: Progress | None) -> None:
+def _evaluate(simulator: Simulator, sink: RunSink, progress: Progress | None) -> None:
     rows = simulator.evaluate()
     for row in rows:
-        recorder.metrics(row)
+        sink.metrics(row)
     if progress:
         by_name: dict[str, list[float]] = {}
         for row, member in zip(rows, simulator.stack.members, strict=True):
@@ -99,7 +99,7 @@ def _evaluate(simulator: Simulator, recorder: Recorder, progress: Progress | Non
 def described(
     worlds: Sequence[World], federations: Sequence[Federation]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Who takes part, as plain data; worlds of one seed and setting share their clients."""
+    """Describe who takes part, as plain data; worlds of one seed and setting share their clients."""
     numbers: dict[int, int] = {}
     described: list[dict[str, Any]] = []
     clients: list[dict[str, Any]] = []
@@ -130,7 +130,7 @@ def _path(folder: Path, stack: int) -> Path:
 
 
 def _last_checkpoint(folder: Path, count: int, fingerprint: str, data: str) -> tuple[int, Checkpoint | None]:
-    """The newest checkpoint and the stack it belongs to; stacks before it are finished."""
+    """Load the newest checkpoint and the number of its stack; stacks before it are finished."""
     for number in reversed(range(count)):
         if _path(folder, number).exists():
             return number, checkpoint.load(_path(folder, number), fingerprint, data)

@@ -1,4 +1,4 @@
-"""Whether there is room: better refused now than a machine that stands still, or kills the run, later."""
+"""Memory budget: refuse what cannot fit, split the rest into stacks that do."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from coterie.core.types import Start, State
 from coterie.core.validation import ValidatingAlgorithm
 from coterie.experiment import World
 
-__all__ = ["at_once", "in_parts", "models_bytes", "nbytes", "room_for_clients"]
+__all__ = ["check_clients_fit", "chunk_size", "nbytes", "split_to_fit", "world_bytes"]
 
-BOOKS = 500
-"""Bytes that dealing takes for each client, at the least, whatever the client gets."""
+BYTES_PER_CLIENT = 500
+"""Bytes that dealing takes for each client, whatever the client gets."""
 COPIES = 3
 """A model, its gradient, and the model after the step."""
-MODELS = 0.8
-"""The part of the memory that is there for models; the rest is for data and what comes and goes."""
-PASSING = 256 << 20
-"""Bytes that what comes and goes may take at once, at the least; more if a GPU has much more."""
+MODEL_SHARE = 0.8
+"""Share of the memory for models; the rest is for data and temporary tensors."""
+TEMPORARY_BYTES = 256 << 20
+"""Budget for temporary tensors in bytes; more on a GPU with much more memory."""
 
 
 def nbytes(tensors: Mapping[str, Tensor]) -> int:
@@ -34,16 +34,16 @@ def nbytes(tensors: Mapping[str, Tensor]) -> int:
     return sum(v.numel() * v.element_size() for v in tensors.values())
 
 
-def at_once(each: int, device: torch.device) -> int:
-    """How many things of `each` bytes are computed in one go; a GPU wants many, a processor has a cache."""
-    room = max(PASSING, _memory(device) // 64) if device.type == "cuda" else PASSING
+def chunk_size(each: int, device: torch.device) -> int:
+    """Count how many things of `each` bytes fit the budget of temporary tensors."""
+    room = max(TEMPORARY_BYTES, _memory(device) // 64) if device.type == "cuda" else TEMPORARY_BYTES
     return max(1, room // max(1, each))
 
 
-def room_for_clients(worlds: Sequence[World]) -> None:
+def check_clients_fit(worlds: Sequence[World]) -> None:
     """Refuse so many clients that the numbers of their samples alone do not fit."""
     federations = {(w.seed, w.experiment.data.model_dump_json()): w.experiment for w in worlds}
-    need = sum(e.data.clients * (BOOKS + 16 * e.evaluate.uniform) for e in federations.values())
+    need = sum(e.data.clients * (BYTES_PER_CLIENT + 16 * e.evaluate.uniform) for e in federations.values())
     _refuse_above(
         need,
         _memory(torch.device("cpu")),
@@ -52,7 +52,7 @@ def room_for_clients(worlds: Sequence[World]) -> None:
     )
 
 
-def models_bytes(world: World, federation: Federation, task: Task) -> int:
+def world_bytes(world: World, federation: Federation, task: Task) -> int:
     """Count the bytes of a world's clients: states, gradients, mini-batches, probes."""
     clients, e = world.experiment.data.clients, world.experiment
     state = _first_state(world, task)
@@ -74,9 +74,9 @@ def _first_state(world: World, task: Task) -> State:
         return algorithm.init(task, Start(params, buffers, row), ctx)
 
 
-def in_parts(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:
-    """Worlds that fit beside each other, in as few parts as their order allows."""
-    have = int(_memory(device) * MODELS)
+def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:
+    """Split worlds into as few parts as their order allows, each of which fits."""
+    have = int(_memory(device) * MODEL_SHARE)
     for need, count in zip(needs, clients, strict=True):
         _refuse_above(
             need,
