@@ -20,14 +20,14 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from coterie.engine import recorder
+from coterie.engine import sinks
 from coterie.experiment import Experiment
 
 __all__ = ["progress"]
 
 
 @contextmanager
-def progress(console: Console, experiment: Experiment) -> Iterator[recorder.Progress]:
+def progress(console: Console, experiment: Experiment) -> Iterator[sinks.Progress]:
     """The view that suits the console, for as long as the run lasts."""
     worlds = sum(1 for _ in experiment.worlds())
     methods, seeds = len(experiment.methods), len(experiment.seeds)
