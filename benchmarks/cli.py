@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.options import Json
-from coterie.cli.starting import starting
+from coterie.cli.common import Json, starting
 
 if TYPE_CHECKING:
     from benchmarks.simulator.timing import Clients
@@ -167,7 +166,7 @@ def _conduct(
     with starting("getting ready"):
         from benchmarks.simulator.tables import header, table
         from benchmarks.simulator.timing import Settings
-        from coterie import terminal
+        from coterie.runs import tables
 
         measure = import_module(f"benchmarks.simulator.{name}_bench").measure
 
@@ -186,7 +185,7 @@ def _conduct(
     if as_json:
         typer.echo(json.dumps(result, indent=2))
     else:
-        console = terminal.console()
+        console = tables.console()
         console.print(header(result), soft_wrap=True, markup=False)
         console.print()
         console.print(table(result))

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import markdown_table
 from coterie.runs import Run
-from coterie.runs.style import STYLE, method_colours
+from coterie.runs.plots.style import STYLE, method_colours
 from coterie.runs.tracks import Track, by_name
 
 Cells = dict[tuple[str, str], list[Track]]

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from benchmarks.common import script_parser
 from coterie.experiment import Experiment
-from coterie.reproduce.settings import Target, experiment, regimes
-from coterie.reproduce.sources import source
-from coterie.tuning import report, tune
+from coterie.studies.reproduce.available_data import source
+from coterie.studies.reproduce.settings import Target, experiment, regimes
+from coterie.studies.tuning import report, tune
 
 PRESETS = ("label-skew", "feature-shift", "concept-shift", "mixture")
 BUDGET = 24
@@ -45,7 +45,7 @@ def cell(name: str, root: Path | None) -> Experiment:
     there = source(dataset, root)
     if there is None:
         raise SystemExit(f"the files of {dataset} are not in {root}; name their folder with --data")
-    file = resources.files("coterie.reproduce") / f"{'regimes' if regime else dataset}.toml"
+    file = resources.files("coterie.studies.reproduce") / f"{'regimes' if regime else dataset}.toml"
     searched = tomllib.loads(file.read_text("utf-8"))["search"]
     if regime:
         searched = searched[dataset] | searched["both"]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
 import pytest
 import torch
 from hypothesis import settings
@@ -17,6 +22,34 @@ settings.load_profile("coterie")
 def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry of this test's own."""
     monkeypatch.setattr(registry, "_plugins", {kind: dict(registry.known(kind)) for kind in registry.KINDS})
+
+
+Install: TypeAlias = Callable[[str, str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, plugins: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install a package of one module that names it by an entry point."""
+    names = []
+
+    def forget() -> None:
+        registry._packages.cache_clear()
+        registry.import_packages.cache_clear()
+
+    def install(module: str, source: str) -> None:
+        (tmp_path / f"{module}.py").write_text(source)
+        info = tmp_path / f"{module}-1.2.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[coterie.plugins]\nany = {module}\n")
+        names.append(module)
+        forget()
+
+    monkeypatch.syspath_prepend(tmp_path)
+    yield install
+    for name in names:
+        sys.modules.pop(name, None)
+    forget()
 
 
 @pytest.fixture(scope="session")

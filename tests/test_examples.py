@@ -4,16 +4,44 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from coterie import Algorithm, Run, run
-from coterie.core.registry import find
+from coterie import Algorithm, Experiment, run
+from coterie.core.registry import KINDS, find, package_of
 from tests.conformance import CHECKS
-from tests.engine.small import experiment
+from tests.conftest import Install
 
 ROOT = Path(__file__).parent.parent
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+SKELETONS = {
+    module: (code, use)
+    for module, code, use in re.findall(
+        r"<!-- a test runs this example as it stands: save it as (\w+)\.py -->\s*"
+        r"```python\n(.*?)```\s*```toml\n(.*?)```",
+        GUIDE,
+        re.DOTALL,
+    )
+}
+"""Each plugin of the guide by its module: the code, and the settings that use it."""
+BASE = """
+name = "guide"
+seeds = [0]
+model = { name = "mlp", hidden = [6] }
+methods = { Local = {}, FedAvg = {}, KD-PDFL = { adoption = "mix" } }
+data.clients = 8
+data.sizes = [5, 15]
+data.test = 10
+data.set = { name = "synthetic", groups = 1, classes = 3, features = 4 }
+train = { iterations = 24, batch = 4, lr = 0.2 }
+exchange = { every = 4, channel = "ideal" }
+evaluate = { every = 24, uniform = 9 }
+"""
+"""Settings into which those of the guide are put."""
 
 
 def example(file: str, comment: str, language: str = "python") -> str:
@@ -24,23 +52,77 @@ def example(file: str, comment: str, language: str = "python") -> str:
     return found.group(1)
 
 
+def together(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Put one table into another; what names a plugin is put in place of one."""
+    found = dict(base)
+    for key, value in more.items():
+        table = isinstance(value, dict) and "name" not in value and isinstance(base.get(key), dict)
+        found[key] = together(base[key], value) if table else value
+    return found
+
+
+def registered(code: str) -> tuple[str, str]:
+    """The kind and the name under which a skeleton's plugin is registered."""
+    ((kind, name),) = re.findall(r'^@register\("(\w+)", "([\w-]+)"\)', code, re.MULTILINE)
+    return kind, name
+
+
 @pytest.fixture
-def best_friend(plugins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Algorithm]:
-    text = example("CONTRIBUTING.md", "a test runs this example as it stands: save it as best_friend.py")
-    (tmp_path / "best_friend.py").write_text(text)
+def guide(plugins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with all plugins of the guide, in which commands are given."""
+    for module, (code, _) in SKELETONS.items():
+        (tmp_path / f"{module}.py").write_text(code)
+        monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "best_friend", raising=False)
+    yield tmp_path
+    for module in SKELETONS:
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What a run comes to without a plugin of the guide."""
+    folder = tmp_path_factory.mktemp("plain")
+    return (
+        run(Experiment.parse(tomllib.loads(BASE)), folder / "run", plots=False).path / "metrics.jsonl"
+    ).read_bytes()
+
+
+def test_the_guide_has_a_skeleton_for_every_kind_of_plugin() -> None:
+    assert sorted(registered(code)[0] for code, _ in SKELETONS.values()) == sorted(KINDS)
+
+
+@pytest.mark.parametrize("module", SKELETONS)
+def test_a_skeleton_of_the_guide_is_registered_and_used(guide: Path, plain: bytes, module: str) -> None:
+    code, use = SKELETONS[module]
+    e = Experiment.parse(together(tomllib.loads(BASE), tomllib.loads(use)))
+    found = run(e, "run", plots=False)
+    assert (found.path / "metrics.jsonl").read_bytes() != plain
+    kind, name = registered(code)
+    assert find(kind, name).__module__ == module
+    assert f'"{module}:' in use
+
+
+def test_a_package_of_ones_own(guide: Path, install: Install) -> None:
+    (named,) = re.findall(r'coterie\.plugins"\]\nrings = "(.*)"', GUIDE)
+    assert named == "my_package.rings"
+    install("rings_package", SKELETONS["rings"][0])
+    e = Experiment.parse(together(tomllib.loads(BASE), {"data": {"set": "rings"}}))
+    assert run(e, "run", plots=False).status["state"] == "done"
+    assert package_of(find("dataset", "rings")) == "rings_package 1.2"
+
+
+@pytest.fixture
+def best_friend(guide: Path) -> type[Algorithm]:
     found: type[Algorithm] = find("algorithm", "best_friend:BestFriend")
     return found
 
 
-def test_the_contributors_example_runs_from_the_users_folder(best_friend: type[Algorithm]) -> None:
-    e = experiment(methods={"Local": {}, "BestFriend": {"name": "best_friend:BestFriend", "trust": 0.7}})
-    found = run(e, "run", plots=False)
-    assert isinstance(found, Run)
-    methods = found.summary()["methods"]
-    assert list(methods) == ["Local", "BestFriend"]
+def test_the_contributors_algorithm_sends_and_mixes(guide: Path) -> None:
+    e = together(tomllib.loads(BASE), tomllib.loads(SKELETONS["best_friend"][1]))
+    methods = run(Experiment.parse(e), "run", plots=False).summary()["methods"]
+    assert list(methods) == ["Local", "FedAvg", "KD-PDFL", "BestFriend"]
     assert methods["BestFriend"]["bytes_sent"] > 0
     assert methods["BestFriend"]["personal"] != methods["Local"]["personal"]
 

@@ -14,12 +14,12 @@ from coterie.core.errors import ConfigError, CoterieError, ModelError
 from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
-from coterie.peer.learner import trial
-from coterie.peer.memory import Network
-from coterie.peer.settings import Settings
+from coterie.peer.config import PeerConfig
+from coterie.peer.learning.client import dry_run
+from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
 from tests.engine.small import experiment
-from tests.peer.free import Peer, settings
+from tests.peer.node_factory import Peer, peer_config
 from tests.waiting import eventually
 
 NETS = "tests.engine.nets"
@@ -59,21 +59,21 @@ def test_what_cannot_be_done_with_tokens_is_told(changes: dict[str, Any], told: 
 
 def test_peers_take_tokens_and_replay_agrees(tmp_path: Path) -> None:
     def one(number: int) -> Peer:
-        values = settings(number, tmp_path, dtype="float64").plain()
+        values = peer_config(number, tmp_path, dtype="float64").plain()
         values["model"], values["data"]["set"] = f"{NETS}:Tokens", f"{NETS}:sentences"
-        return Peer(network, Settings.parse(values))
+        return Peer(network, PeerConfig.parse(values))
 
     async def main() -> None:
         peers = [one(i) for i in range(2)]
-        trial(peers[0].node.client)
+        dry_run(peers[0].node.client)
         async with peers[0].running() as first, peers[1].running() as second:
-            await eventually(lambda: first.worker.finished and second.worker.finished)
+            await eventually(lambda: first.trainer.finished and second.trainer.finished)
 
-    network = Network()
+    network = InMemoryNetwork()
     asyncio.run(main())
     found = replay([tmp_path])
     assert all(each.agrees for each in found)
-    assert sum(each.wakes for each in found) > 4
+    assert sum(each.mixes for each in found) > 4
 
 
 SOURCE = """

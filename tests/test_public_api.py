@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from importlib.metadata import version
 
 import pytest
 
@@ -13,7 +14,7 @@ from coterie.core.registry import KINDS, describe, known, options
 OTHERS = {
     "coterie.engine.analytic.kernels.convolution",
     "coterie.engine.analytic.kernels.mlp",
-    "coterie.peer.wire_pb2",
+    "coterie.peer.transport.wire_pb2",
 }
 """Need Triton, which comes with GPUs; is made by a program."""
 MODULES = [
@@ -48,6 +49,10 @@ def test_the_exported_names() -> None:
 def test_every_exported_name_is_there(name: str) -> None:
     found = getattr(coterie, name)
     assert getattr(found, "__name__", name) in (name, "dict")  # Info and Message are plain dictionaries
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert coterie.__version__ == version("coterie")
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

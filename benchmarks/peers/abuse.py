@@ -28,8 +28,8 @@ from typing import Any
 from benchmarks.common import script_parser
 from benchmarks.peers.speed import pinned
 from benchmarks.simulator.timing import spread
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.identity import Identity
+from coterie.peer.identity.identity import Identity
+from coterie.peer.transport.grpc_common import SERVICE, grpc
 from coterie.swarm.plan import free_ports
 from tests.peer.loopback import raw_channel
 from tests.threats.world import World

@@ -89,7 +89,7 @@ class Soak:
         breaches = check(histories, self.world.names) + disagreements(views)
         breaches += [b for name in self.world.names for b in self._growth(name)]
         rows = [row for history in histories.values() for row in history]
-        taken = sum(len(row["heard"]) if row["kind"] == "wake" else row["kind"] == "adopt" for row in rows)
+        taken = sum(len(row["heard"]) if row["kind"] == "mix" else row["kind"] == "adopt" for row in rows)
         errors = [
             line for name in self.world.names for line in self.world.said(name) if line["level"] == "error"
         ]

@@ -25,8 +25,8 @@ import torch
 from benchmarks.common import script_parser
 from benchmarks.simulator.timing import spread
 from benchmarks.simulator.workloads import WORKS, samples
-from coterie.peer.settings import Settings
-from coterie.swarm.plan import free_ports, lay_out, names
+from coterie.peer.config import PeerConfig
+from coterie.swarm.plan import free_ports, names, write_peer_folders
 from coterie.swarm.process import PeerProcess
 
 __all__ = ["Speed", "compare", "data", "measure", "pinned"]
@@ -54,7 +54,7 @@ def data(work: str) -> tuple[torch.Tensor, torch.Tensor]:
     return samples(WORKS[work])
 
 
-def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: list[int]) -> list[Settings]:
+def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: list[int]) -> list[PeerConfig]:
     """Configure two peers that exchange, or do not know each other."""
     w = WORKS[work]
     common: dict[str, Any] = {
@@ -74,7 +74,7 @@ def _settings(work: str, every: int | None, options: Mapping[str, Any], ports: l
     }
     seed = f"{names(1)[0]}@127.0.0.1:{ports[0]}"
     return [
-        Settings.parse(
+        PeerConfig.parse(
             {**common, "address": f"127.0.0.1:{p}", "client": i, "seeds": [seed] if i and every else []}
         )
         for i, p in enumerate(ports)
@@ -85,7 +85,7 @@ def measure(
     folder: Path, work: str, every: int | None, seconds: float, options: Mapping[str, Any], peers: int = 2
 ) -> Speed:
     """Measure one turn; with `every` None each peer learns alone."""
-    files = lay_out(folder, _settings(work, every, options, free_ports(peers)))
+    files = write_peer_folders(folder, _settings(work, every, options, free_ports(peers)))
     cores = sorted(os.sched_getaffinity(0))
     running = [
         PeerProcess(name, file, prepare=partial(pinned, cores[i % len(cores)]))

@@ -26,14 +26,14 @@ from benchmarks.common import script_parser
 from benchmarks.simulator.machine import peak_memory
 from benchmarks.simulator.timing import spread
 from coterie.core.types import Message
-from coterie.peer import wire
-from coterie.peer.authority import Authority, request
-from coterie.peer.grpc_client import GrpcTransport
-from coterie.peer.grpc_server import GrpcServer
-from coterie.peer.identity import Identity
-from coterie.peer.limits import Limits
-from coterie.peer.schema import Schema
-from coterie.peer.transport import Letter, Version
+from coterie.peer.identity.authority import Authority, request
+from coterie.peer.identity.identity import Identity
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import ModelEnvelope, Version
+from coterie.peer.transport.grpc_client import GrpcTransport
+from coterie.peer.transport.grpc_server import GrpcServer
+from coterie.peer.transport.limits import Limits
+from coterie.peer.transport.schema import Schema
 
 LAYERS = 20
 """A model is a stack of equal layers, so that chunks and tensors do not coincide."""
@@ -48,13 +48,13 @@ def model(megabytes: int) -> Message:
 class Store:
     """A peer that answers with one model and takes whatever is sound."""
 
-    def __init__(self, letter: Letter) -> None:
+    def __init__(self, letter: ModelEnvelope) -> None:
         self.letter = letter
 
-    async def offer(self, asker: str) -> Letter:
+    async def offer(self, asker: str) -> ModelEnvelope:
         return self.letter
 
-    async def deliver(self, letter: Letter) -> bool:
+    async def deliver(self, letter: ModelEnvelope) -> bool:
         return True
 
     async def gossip(self, sender: str, packet: bytes) -> bytes:
@@ -66,7 +66,7 @@ async def serve(folder: Path, megabytes: int, limits: Limits) -> None:
     base = peak_memory()
     message = model(megabytes)
     schema = Schema.of(message)
-    letter = wire.letter(schema, "b", "bench", Version(1, 1), message)
+    letter = codec.seal(schema, "b", "bench", Version(1, 1), message)
     server = GrpcServer(Identity.load(folder), schema, "bench", "none", Store(letter), limits=limits)
     print(await server.start("127.0.0.1:0"), flush=True)
     await asyncio.to_thread(sys.stdin.readline)
@@ -79,7 +79,7 @@ async def measure(folder: Path, address: str, megabytes: int, repeat: int, limit
     base = peak_memory()
     message = model(megabytes)
     schema = Schema.of(message)
-    letter = wire.letter(schema, "a", "bench", Version(1, 1), message)
+    letter = codec.seal(schema, "a", "bench", Version(1, 1), message)
     transport = GrpcTransport(Identity.load(folder), schema, "bench", "none", limits=limits)
 
     async def times(work: Callable[[], Awaitable[object]]) -> list[float]:

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from coterie.runs.image import image
-from coterie.runs.style import GREY, INK, STYLE, title
+from coterie.runs.plots.style import GREY, INK, STYLE, image, title
 
 __all__ = ["picture"]
 

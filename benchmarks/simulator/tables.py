@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.common import markdown_table
+from coterie.runs.tables import Table
 from coterie.storage.files import MARK
-from coterie.terminal import Table
 
 __all__ = ["header", "markdown", "table"]
 
@@ -32,8 +31,7 @@ def header(result: Result) -> str:
 def markdown(result: Result) -> str:
     """Write the machine, the table and its note, to be pasted into a document."""
     found, day = table(result), result["machine"]["date"][:10]
-    text = markdown_table(found.columns, [[str(cell) for cell in row] for row in found.rows], _WORDS)
-    return f"<!-- {MARK} -->\n{header(result)} ({day})\n\n{text}\n\n{found.note}\n"
+    return f"<!-- {MARK} -->\n{header(result)} ({day})\n\n{found.markdown()}\n"
 
 
 def table(result: Result) -> Table:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from coterie.experiment import Experiment
     from coterie.runs import Run
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Algorithm",
     "Batch",

@@ -29,6 +29,7 @@ from coterie.core.sampling import Purpose, context
 from coterie.core.streams import Stream
 from coterie.core.types import Context
 from coterie.experiment import Exchange, Experiment, Population, Train
+from coterie.experiment.schema import last_before_closing
 
 __all__ = ["Attendance", "Meeting", "Phase", "Schedule"]
 
@@ -172,7 +173,7 @@ class Schedule:
     @property
     def last(self) -> int:
         """The last iteration before the closing phase."""
-        return self.iterations - round(self.train.personalize * self.iterations)
+        return last_before_closing(self.iterations, self.train.personalize)
 
     def closing(self, t: int) -> bool:
         """Whether t is in the closing phase, the last part of the run, which is local only."""

@@ -28,7 +28,7 @@ def test_help_has_an_example(coterie: Command, verb: str) -> None:
 
 def test_from_a_new_ca_to_a_revoked_peer(coterie: Command) -> None:
     from coterie.core.errors import CoterieError
-    from coterie.peer.identity import Identity
+    from coterie.peer.identity.identity import Identity
 
     assert "CA of 'wards' until 20" in said(coterie, "init", "wards")
     asked = said(coterie, "request", "p0")

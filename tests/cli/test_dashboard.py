@@ -58,7 +58,7 @@ def test_a_mistake_is_one_sentence(refused: Refused, words: list[str], sentence:
 
 
 def test_without_the_extra_it_says_how_to_get_it(coterie: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [m for m in sys.modules if m.split(".")[0] == "uvicorn" or m == "coterie.dashboard.server"]:
+    for name in [m for m in sys.modules if m.split(".")[0] == "uvicorn" or m == "coterie.dashboard.app"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     answer = coterie("dashboard")
@@ -67,7 +67,7 @@ def test_without_the_extra_it_says_how_to_get_it(coterie: Command, monkeypatch: 
 
 
 def test_another_address_gets_a_token() -> None:
-    from coterie.dashboard.server import prepare
+    from coterie.dashboard.app import prepare
 
     served = prepare(Path("runs"), "0.0.0.0", 0)
     served.listening.close()

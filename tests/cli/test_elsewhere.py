@@ -13,7 +13,7 @@ from coterie import Experiment, Run
 from coterie.core.errors import ConfigError
 from coterie.experiment import settled
 from coterie.federation import Dealer
-from coterie.peer.settings import Settings
+from coterie.peer.config import PeerConfig
 from coterie.schedule import Schedule
 from tests.cli.conftest import Command, Refused, says
 
@@ -103,9 +103,9 @@ def test_a_peer_finds_what_lies_beside_its_file(mine: Path) -> None:
         '[data]\nset = { name = "csv", path = "ward.csv", label = "kind" }\n'
         '[exchange]\ntopology = { name = "file", path = "ward.edgelist" }\n'
     )
-    one = Settings.load(Path("../mine/peer.toml"))
+    one = PeerConfig.load(Path("../mine/peer.toml"))
     assert one.home == mine
-    client = one.client_of("p0", one.federation(one.beside(mine / "peer.toml")))
+    client = one.client_of("p0", one.federation(one.data_folder(mine / "peer.toml")))
     assert client.own.inputs.columns == ("a", "b")
     assert client.schedule.clients == 2
 

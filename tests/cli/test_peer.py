@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from coterie.core.toml import dumps
-from coterie.peer import journal
-from coterie.peer.authority import Authority, request
-from coterie.peer.metrics import Calls, Page
+from coterie.peer.identity.authority import Authority, request
+from coterie.peer.observability.status_server import CallCounters, StatusServer
+from coterie.peer.persistence import journal
 from tests.cli.conftest import Command, Refused
 
 PEER: dict[str, Any] = {
@@ -172,7 +172,7 @@ def test_status(coterie: Command, tmp_path: Path) -> None:
 
     def serve() -> None:
         async def main() -> None:
-            page = Page(lambda: STATUS, Calls())
+            page = StatusServer(lambda: STATUS, CallCounters())
             where.append(await page.start("127.0.0.1:0"))
             began.set()
             await asyncio.to_thread(ended.wait)

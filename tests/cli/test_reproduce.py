@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 
 from tests.cli.conftest import Command, Refused, says
-from tests.reproduce.files import write_emnist, write_iot
+from tests.studies.reproduce.files import write_emnist, write_iot
 
 
 @pytest.fixture

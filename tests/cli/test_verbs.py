@@ -19,6 +19,7 @@ from coterie.core.registry import KINDS, known
 from coterie.experiment import Data, Evaluate, Exchange, Population, Train, presets
 from coterie.storage.lock import locked
 from tests.cli.conftest import Command, Refused, says
+from tests.conftest import Install
 
 VERBS = [
     "run", "reproduce", "tune", "sweep", "ls", "show", "plot", "new", "check", "bench", "dashboard", "report",
@@ -200,6 +201,18 @@ def test_ls_of_a_users_own(coterie: Command) -> None:
     out = coterie("ls", "datasets", "ls_mine:data").out
     assert "Two lists: [first, second]." in out
     assert ["n", "3", "whole", "number"] in [line.split() for line in out.splitlines()]
+
+
+def test_ls_says_which_package_brings_a_plugin(coterie: Command, install: Install) -> None:
+    install("ls_package", "from coterie import register\nregister('channel', 'wire')(type('Wire', (), {}))\n")
+    install("ls_broken", "import no_such_module")
+    answer = coterie("ls", "channels")
+    assert ["wire", "(ls_package", "1.2)"] in [line.split() for line in answer.out.splitlines()]
+    assert "plugins of the package ls_broken 1.2 are missing: module 'ls_broken' cannot be imp" in answer.err
+    assert ["package", "ls_package", "1.2"] in [
+        line.split() for line in coterie("ls", "channels", "wire").out.splitlines()
+    ]
+    assert json.loads(coterie("ls", "channels", "wire", "--json").out)["package"] == "ls_package 1.2"
 
 
 def test_ls_shows_a_preset_as_it_is_written(coterie: Command) -> None:

@@ -16,12 +16,12 @@ from coterie.core.registry import known
 from coterie.core.sampling import first_model
 from coterie.core.task import Task
 from coterie.engine.plan import prepare
-from coterie.peer.memory import Network
+from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment, finished
-from tests.peer.free import Peer, settings
 from tests.peer.lockstep import hosts_of
+from tests.peer.node_factory import Peer, peer_config
 from tests.plugins.models.pretrained import BODY, pretrained
 from tests.threats.world import opened
 from tests.trees import same
@@ -107,7 +107,7 @@ def test_all_clients_of_all_runtimes_begin_from_the_given_weights(tmp_path: Path
     assert all(torch.equal(one, want) for one in start.params["1.weight"])
     assert start.buffers["2.num_batches_tracked"].tolist() == [100] * 8
     for host in hosts_of(next(iter(e.worlds()))):
-        assert torch.equal(host.learner.now.state.params["1.weight"], want)
+        assert torch.equal(host.local_client.now.state.params["1.weight"], want)
     assert len(finished(plan, tmp_path)) == 2  # and they can be trained
 
 
@@ -127,14 +127,14 @@ def test_kept_and_thrown_away_in_one_sweep() -> None:
 
 def test_replay_begins_from_the_given_weights(tmp_path: Path) -> None:
     async def main() -> None:
-        network = Network()
+        network = InMemoryNetwork()
         changes: dict[str, Any] = {
             "model": {"name": f"{HERE}:pretrained"},
             "train": {"init": "given", "iterations": 20},
         }
-        peers = [Peer(network, settings(i, tmp_path, dtype="float64", **changes)) for i in range(2)]
+        peers = [Peer(network, peer_config(i, tmp_path, dtype="float64", **changes)) for i in range(2)]
         async with peers[0].running() as one, peers[1].running() as two:
-            await eventually(lambda: one.worker.finished and two.worker.finished)
+            await eventually(lambda: one.trainer.finished and two.trainer.finished)
 
     asyncio.run(main())
     found = replay([tmp_path])
@@ -147,6 +147,6 @@ def test_a_peer_says_so_in_its_log(tmp_path: Path, init: str) -> None:
     with opened(tmp_path, 1, model={"name": f"{HERE}:pretrained"}, train={"init": init}) as world:
         world.start()
         world.until(lambda: world.t("p0") >= 0)
-        said = [line["why"] for line in world.said("p0", "weights not used")]
+        said = [line["why"] for line in world.said("p0", "weights_not_used")]
         assert said == ([NOTICE] if init == "shared" else [])
         world.leave()

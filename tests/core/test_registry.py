@@ -10,9 +10,20 @@ import pytest
 
 from coterie.core import registry
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.registry import KINDS, build, describe, find, known, register
+from coterie.core.registry import (
+    KINDS,
+    build,
+    describe,
+    find,
+    import_packages,
+    known,
+    listed,
+    package_of,
+    register,
+)
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 from coterie.plugins.distances.wasserstein1 import wasserstein1
+from tests.conftest import Install
 
 
 @pytest.fixture
@@ -187,3 +198,48 @@ def test_describe_takes_the_first_line() -> None:
         """
 
     assert describe(Described) == "First."
+
+
+PLUGIN = """
+from coterie import register
+
+@register("distance", "{name}")
+def {name}(p, q):
+    '''Distance of a package.'''
+    return (p - q).abs().sum(dim=-1)
+"""
+
+
+def test_an_installed_package_registers_plugins(install: Install) -> None:
+    install("cityblock", PLUGIN.format(name="city_block"))
+    found = find("distance", "City-Block")
+    assert package_of(found) == "cityblock 1.2"
+    assert package_of(find("distance", "cosine")) is None
+    assert listed("distance")["city_block"] == "Distance of a package. (cityblock 1.2)"
+    assert "(" not in listed("distance")["wasserstein1"].replace("(eq. 3)", "")
+    assert import_packages() == ()
+
+
+def test_a_package_that_cannot_be_imported_is_named_and_the_others_go_on(install: Install) -> None:
+    install("broken_package", "import coterie\n\ncoterie.no_such_thing\n")
+    install("cityblock", PLUGIN.format(name="city_block"))
+    assert find("distance", "city_block").__module__ == "cityblock"
+    (error,) = import_packages()
+    assert error.startswith("plugins of the package broken_package 1.2 are missing: module 'broken_package'")
+    assert error.endswith("broken_package.py, line 3)")
+    with pytest.raises(UnknownNameError, match=r"known: city_block, .* Note: plugins of the package broken"):
+        find("distance", "manhattan")
+
+
+def test_a_package_does_not_take_a_name_that_coterie_has(install: Install) -> None:
+    install("impostor", PLUGIN.format(name="cosine"))
+    assert find("distance", "cosine").__module__.startswith("coterie.")
+    assert import_packages() == (
+        "plugins of the package impostor 1.2 are missing: two distances are called 'cosine': "
+        f"{find('distance', 'cosine').__module__}.cosine and impostor.cosine",
+    )
+
+
+def test_nothing_is_imported_where_no_package_brings_plugins() -> None:
+    assert registry._packages() == {}
+    assert import_packages() == ()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coterie import Experiment, Run, run
-from coterie.dashboard.server import Served, prepare
-from coterie.dashboard.source import Shelf
+from coterie.dashboard.app import Served, prepare
+from coterie.dashboard.sources import SourceIndex
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
@@ -52,7 +52,7 @@ def small(root: Path) -> Run:
 
 
 @contextmanager
-def serving(root: Path | Shelf, port: int = 0) -> Iterator[Served]:
+def serving(root: Path | SourceIndex, port: int = 0) -> Iterator[Served]:
     served = prepare(root, port=port)
     with served.meanwhile():
         yield served

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from coterie.dashboard.app import STATIC, application
-from coterie.dashboard.shelf import RunShelf
+from coterie.dashboard.sources import RunIndex
 
 TOKEN = "a-token-of-some-length"
 
@@ -19,7 +19,7 @@ class Visitor:
     """Asks one application, and keeps its cookies."""
 
     def __init__(self, root: Path, token: str | None = None, host: str = "127.0.0.1:8765") -> None:
-        self.app, self.host = application(RunShelf(root), token), f"http://{host}"
+        self.app, self.host = application(RunIndex(root), token), f"http://{host}"
         self.cookies = httpx.Cookies()
 
     def request(self, method: str, path: str) -> httpx.Response:
@@ -127,13 +127,13 @@ def test_no_path_leaves_the_runs_folder(root: Path, tmp_path: Path, path: str) -
     ("path", "sentence"),
     [
         ("/api/runs/gone/status", "there is no run 'gone'"),
-        ("/api/runs/small/nonsense", "unknown view 'nonsense'; known: clients, curves"),
+        ("/api/runs/small/nonsense", "unknown view 'nonsense'; known: client, clients, curves"),
         ("/api/runs/small/frame?method=X&seed=0", "no evaluation of 'X' with seed '0'"),
         ("/api/runs/small/frame?method=KD-PDFL&seed=0&t=x", "t must be a number of at least 0, got 'x'"),
         ("/api/runs/small/frame?method=KD-PDFL&seed=0&t=nan", "got 'nan'"),
-        ("/api/runs/small/person?method=KD-PDFL&seed=0&client=1e999", "got '1e999'"),
-        ("/api/runs/small/person?method=KD-PDFL&seed=0&client=-1", "got '-1'"),
-        ("/api/runs/small/person?method=KD-PDFL&seed=0&client=99", "no client 99; there are 0 to 7"),
+        ("/api/runs/small/client?method=KD-PDFL&seed=0&client=1e999", "got '1e999'"),
+        ("/api/runs/small/client?method=KD-PDFL&seed=0&client=-1", "got '-1'"),
+        ("/api/runs/small/client?method=KD-PDFL&seed=0&client=99", "no client 99; there are 0 to 7"),
     ],
 )
 def test_a_mistake_is_one_sentence(root: Path, path: str, sentence: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from coterie import Run
 from coterie.core.toml import dumps
-from coterie.dashboard.report import MOST_BYTES, report
+from coterie.dashboard.export import MOST_BYTES, report
 from coterie.runs import RunFolder
 from tests.dashboard.conftest import SMALL, Open, serving
 from tests.runs.made import CLIENTS, EXPERIMENT, METRICS, WORLDS, metrics
@@ -29,7 +29,7 @@ def text(page: Page, selector: str) -> str:
 
 
 def settled(page: Page) -> None:
-    page.wait_for_selector(".person .card")
+    page.wait_for_selector(".client .card")
 
 
 PLACES = {
@@ -97,7 +97,7 @@ def test_the_slider_changes_the_picture_and_replay_runs_to_the_end(window: Open,
     page.wait_for_function("t => document.querySelector('.facts b').innerText !== t", arg=last)
     assert page.evaluate(PICTURE.format(0)) != heat
     assert page.evaluate(PICTURE.format(1)) != links
-    page.wait_for_selector(".person :text('by iteration 5:')")
+    page.wait_for_selector(".client :text('by iteration 5:')")
     page.get_by_role("button", name="Replay").click()
     page.wait_for_function("t => document.querySelector('.facts b').innerText === t", arg=last)
     assert page.evaluate(PICTURE.format(0)) == heat
@@ -106,9 +106,9 @@ def test_the_slider_changes_the_picture_and_replay_runs_to_the_end(window: Open,
 def test_what_takes_long_to_read_is_drawn_in_part_and_read_on(
     window: Open, root: Path, small: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coterie.dashboard.reading._AT_ONCE", 5)
+    monkeypatch.setattr("coterie.dashboard.incremental._AT_ONCE", 5)
     for name in ("tracks", "history"):
-        monkeypatch.setattr(f"coterie.dashboard.opened.Opened.{name}.__defaults__", (0.0,))
+        monkeypatch.setattr(f"coterie.dashboard.open_run.OpenRun.{name}.__defaults__", (0.0,))
     with serving(root) as served:
         page = window(f"{served.address}#/run/small/graph?method=KD-PDFL&seed=0")
         page.wait_for_selector(".reading:has-text('so far')", state="attached")  # it may be over by now
@@ -141,7 +141,7 @@ def test_a_click_explains_the_client_with_the_numbers_of_the_run_folder(
     assert page.locator(".bar .figure").evaluate_all(counts) == labels
     weights = small.graph("KD-PDFL", 1)[client]
     shown = {}
-    for row in page.locator(".person tbody tr").all():
+    for row in page.locator(".client tbody tr").all():
         cells = row.locator("td").all_inner_texts()
         shown[int(cells[0].split()[-1])] = float(cells[2])
     assert shown
@@ -149,7 +149,7 @@ def test_a_click_explains_the_client_with_the_numbers_of_the_run_folder(
     assert f"client={client}" in page.url
     page.keyboard.press("j")
     page.wait_for_selector(f"h2:text-is('Client {client + 1}')")
-    page.locator(".person tbody button").first.click()
+    page.locator(".client tbody button").first.click()
     page.wait_for_function("n => document.querySelector('.headline h2').innerText !== `Client ${n}`", arg=6)
 
 
@@ -166,9 +166,9 @@ def test_the_clients_come_worst_first_and_say_who_is_hurt(window: Open, address:
     assert page.locator(".viewport [data-client]").count() == hurt
     page.get_by_label("only those hurt").uncheck()
     page.locator(".viewport a").first.click()
-    page.wait_for_selector(".person :text('does not weigh its neighbours')")
+    page.wait_for_selector(".client :text('does not weigh its neighbours')")
     page.get_by_label("method").select_option("KD-PDFL")
-    page.wait_for_selector(f".person :text('Client {order[0]}') >> visible=true")
+    page.wait_for_selector(f".client :text('Client {order[0]}') >> visible=true")
     page.wait_for_selector("canvas")
 
 
@@ -261,7 +261,7 @@ def test_names_are_never_markup(window: Open, tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         page = window(served.address)
         page.get_by_role("link", name=EVIL).click()
-        for view, shows in {"Overview": ".results", "Graph": ".person", "Clients": ".viewport"}.items():
+        for view, shows in {"Overview": ".results", "Graph": ".client", "Clients": ".viewport"}.items():
             page.get_by_role("link", name=view).click()
             page.wait_for_selector(shows)
             assert EVIL in page.locator("main").inner_text()

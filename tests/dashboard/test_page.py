@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from coterie.dashboard.report import report
+from coterie.dashboard.export import report
 from coterie.runs import Run, RunFolder
-from coterie.runs.looks import NAMED
+from coterie.runs.plots.looks import NAMED
 from tests.dashboard.conftest import Open, serving
 from tests.runs.made import CLIENTS, EXPERIMENT, exchange, metrics
 from tests.runs.test_looks import made, many
@@ -185,7 +185,7 @@ def test_numbers_and_pictures_can_be_taken_along(window: Open, place: str, tmp_p
     assert rows[0][:2] == ["method", "personal %"]
     assert [row[0] for row in rows[1:]] == ["FedAvg", "Local", "KD-PDFL", LONG]
     page.goto(f"{place}#/run/first/graph")
-    page.wait_for_selector(".person .card")
+    page.wait_for_selector(".client .card")
     heat = page.locator("figure:has-text('Who listens to whom')")
     assert imread(taken(heat.get_by_role("button", name="PNG"), "Who_listens_to_whom.png")).shape[0] > 300
     page.goto(f"{place}#/run/first/clients?method=KD-PDFL&seed=0")
@@ -241,19 +241,19 @@ def test_runs_are_searched_sorted_and_filtered_and_their_columns_have_names(wind
 
 def test_a_link_shows_the_method_seed_client_and_iteration(window: Open, address: str) -> None:
     page = window(f"{address}#/run/small/graph?method=KD-PDFL&seed=1")
-    page.wait_for_selector(".person .card")
+    page.wait_for_selector(".client .card")
     page.locator("canvas").first.focus()
     page.keyboard.press("ArrowDown")
     page.locator("input[type=range]").fill("2")
     page.locator("input[type=range]").dispatch_event("change")
     page.get_by_label("ordered by").select_option("number")
     page.wait_for_function("() => /t=\\d/.test(location.hash) && location.hash.includes('order=number')")
-    page.wait_for_selector(".person .card")
+    page.wait_for_selector(".client .card")
     other = window(page.url)
-    other.wait_for_selector(".person .card")
+    other.wait_for_selector(".client .card")
 
     def facts(seen: Page) -> list[str]:
-        return [seen.locator(part).first.inner_text() for part in (".facts b", ".person h2")]
+        return [seen.locator(part).first.inner_text() for part in (".facts b", ".client h2")]
 
     until(lambda: facts(other) == facts(page))  # each shows what the server has told it by now
     assert other.get_by_label("seed").input_value() == "1"
@@ -274,7 +274,7 @@ def test_a_link_shows_the_method_seed_client_and_iteration(window: Open, address
 
 def test_every_page_of_a_run_has_one_main_heading(window: Open, address: str) -> None:
     page = window(address)
-    for view, shows in {"overview": ".results", "graph": ".person", "clients": ".viewport"}.items():
+    for view, shows in {"overview": ".results", "graph": ".client", "clients": ".viewport"}.items():
         page.goto(f"{address}#/run/small/{view}")
         page.wait_for_selector(f"main:not([aria-busy]) {shows}")
         assert page.locator("h1").all_inner_texts() == ["small"]
@@ -354,7 +354,7 @@ def test_not_met_looks_unlike_weight_0_and_clients_and_groups_are_named(window: 
     rows = [exchange(1, 0, [1, 2], weight=[0.0, 0.5], distance=[0.9, 0.1])]
     with serving(weighed(tmp_path, rows)) as served:
         page = window(f"{served.address}#/run/run/graph?order=number", complaints=("willReadFrequently",))
-        page.wait_for_selector(".person .card")
+        page.wait_for_selector(".client .card")
         colours = page.evaluate("""() => {
             const canvas = document.querySelector('canvas'), pen = canvas.getContext('2d');
             const ratio = canvas.width / canvas.clientWidth, edge = Number(canvas.dataset.edge) * ratio;
@@ -383,7 +383,7 @@ def test_what_is_said_of_the_neighbours_is_what_their_table_shows(
     rows = [exchange(1, 0, [1, 2], weight=weights, distance=[0.202, 0.401])]
     with serving(weighed(tmp_path, rows)) as served:
         page = window(f"{served.address}#/run/run/graph?client=0")
-        page.wait_for_selector(".person .card")
+        page.wait_for_selector(".client .card")
         note = page.locator("figure:has-text('Its neighbours') .note").first.inner_text()
         assert sentence in note
         assert ("The nearer" in note) == (weights[0] > weights[1])
@@ -397,7 +397,7 @@ def test_on_a_phone_tables_say_that_they_go_on_and_the_replay_bar_is_low(window:
     page.locator(".results .scroll").evaluate("node => { node.scrollLeft = node.scrollWidth; }")
     hint.wait_for(state="hidden")
     page.goto(f"{address}#/run/small/graph")
-    page.wait_for_selector(".person .card")
+    page.wait_for_selector(".client .card")
     bar = page.locator(".time").bounding_box()
     assert bar is not None
     assert bar["height"] < 60, "pixels of 800"

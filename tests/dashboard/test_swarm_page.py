@@ -5,83 +5,104 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from coterie.dashboard.swarm_shelf import SwarmShelf
-from coterie.dashboard.swarm_source import SwarmSource
-from coterie.peer import journal, watch
+from coterie.dashboard.live import SwarmSource
+from coterie.dashboard.sources import SWARM_PAGE, RunIndex
+from coterie.peer.observability import status_client
+from coterie.peer.persistence import journal
 from tests.dashboard.conftest import Open, serving
 from tests.dashboard.impostor import EVIL, impostor, page, said
-from tests.swarm.hatched import hatched
+from tests.swarm.running_swarm import running_swarm
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from coterie.swarm.process import PeerProcess
 
 
 def test_a_swarm_before_your_eyes(window: Open, tmp_path: Path) -> None:
     states = [tmp_path / f"p{i}" / "state" for i in range(4)]
     quiet = ("Failed to load",)  # the browser's word on each answer that is a sentence
     with (
-        closing(SwarmShelf(states, tmp_path)) as shelf,
-        serving(shelf) as served,
+        closing(SwarmSource(states)) as swarm,
+        serving(RunIndex(tmp_path, swarm)) as served,
     ):
-        live = window(served.address + shelf.page, complaints=quiet)
+        live = window(served.address + SWARM_PAGE, complaints=quiet)
         live.set_default_timeout(40_000)  # these processes may share a core with others
         live.wait_for_selector(
             "main .problem:has-text('none of the 4 peers answers: it has not been started')"
         )
-        with hatched(tmp_path, "KD-PDFL", rate=6) as peers:
-            live.wait_for_selector(".headline .pill:text-is('4 alive')")
-            row = live.locator(".swarm tbody tr:has(button:text-is('p2'))")
-            told = peers[2].status()
-            assert told is not None
-            assert told["address"] in row.inner_text()
-
-            live.wait_for_selector(".swarm-event:not(:has-text('before')):has-text('listened to')")
-            shown = live.locator(".swarm-event:has-text('listened to')").first.inner_text().splitlines()
-            who, whom, t = shown[1], re.findall(r"(p\d) \((\S+)\)", shown[-1]), shown[-1].split()[-1]
-            (wake,) = [
-                row
-                for row in journal.read(tmp_path / who / "state" / "journal.jsonl")
-                if row["kind"] == "wake" and str(row["t"]) == t
-            ]
-            assert [peer for peer, _ in whom] == [peer for peer, *_ in wake["heard"]]
-            assert [float(w) for _, w in whom] == pytest.approx(wake["info"]["weight"], rel=0.006)
-
-            live.get_by_role("button", name="p1").first.click()
-            live.wait_for_function("() => document.querySelector('.swarm select').value === 'p1'")
-            live.locator(".swarm canvas").wait_for()
-            live.get_by_role("button", name="accuracy").focus()
-            seen = live.locator(".swarm-event").first.inner_text()
-            live.wait_for_function("t => document.querySelector('.swarm-event').innerText !== t", arg=seen)
-            assert live.evaluate("document.activeElement.innerText") == "accuracy", (
-                "the keyboard keeps its place"
-            )
-
-            address = watch.status_address(str(states[0]))
-            with closing(SwarmShelf([address], tmp_path)) as one, serving(one) as other:
-                through = window(other.address + one.page)
+        with running_swarm(tmp_path, "KD-PDFL", rate=6) as peers:
+            _all_are_alive(live, peers)
+            _a_mix_is_that_of_the_journal(live, tmp_path)
+            _a_peer_is_chosen_and_the_focus_stays(live)
+            address = status_client.status_address(str(states[0]))
+            with closing(SwarmSource([address])) as one, serving(RunIndex(tmp_path, one)) as other:
+                through = window(other.address + SWARM_PAGE)
                 through.wait_for_selector(".headline :text('seen through 1 peer')")
                 through.wait_for_selector(".swarm-event:has-text('p0')")
-
-                peers[3].signal(signal.SIGSTOP)
-                live.wait_for_selector(".problem:has-text('p3: no answer for')")
-                peers[3].signal(signal.SIGKILL)
-                live.wait_for_selector(".problem:has-text('1 peer of 4 without an answer')")
-                live.wait_for_selector(".headline .pill:text-is('1 suspect')")
+                _one_stands_still_and_is_killed(live, peers[3])
                 through.wait_for_selector("tr:has(button:text-is('p3')) .pill.suspect")
                 through.close()
-
-            peers[2].signal(signal.SIGTERM)
-            live.wait_for_selector("tr:has(button:text-is('p2')) .pill.left")
-            live.wait_for_selector(".swarm-event:has-text('said goodbye')")
-            for peer in peers[:2]:
-                peer.signal(signal.SIGTERM)
-            live.wait_for_selector(".problem:has-text('No peer answers')")
-            assert "p3" in live.locator(".problem").inner_text()
-            assert live.locator(".swarm tbody tr:has(button)").count() == 4, "what was known stays"
-            assert live.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            _all_others_leave(live, peers)
         live.close()
+
+
+def _all_are_alive(live: Page, peers: Sequence[PeerProcess]) -> None:
+    live.wait_for_selector(".headline .pill:text-is('4 alive')")
+    row = live.locator(".swarm tbody tr:has(button:text-is('p2'))")
+    told = peers[2].status()
+    assert told is not None
+    assert told["address"] in row.inner_text()
+
+
+def _a_mix_is_that_of_the_journal(live: Page, folder: Path) -> None:
+    live.wait_for_selector(".swarm-event:not(:has-text('before')):has-text('mixed')")
+    shown = live.locator(".swarm-event:has-text('mixed')").first.inner_text().splitlines()
+    who, whom, t = shown[1], re.findall(r"(p\d) \((\S+)\)", shown[-1]), shown[-1].split()[-1]
+    (mixed,) = [
+        row
+        for row in journal.read(folder / who / "state" / "journal.jsonl")
+        if row["kind"] in ("mix", "wake") and str(row["t"]) == t
+    ]
+    assert [peer for peer, _ in whom] == [peer for peer, *_ in mixed["heard"]]
+    assert [float(w) for _, w in whom] == pytest.approx(mixed["info"]["weight"], rel=0.006)
+
+
+def _a_peer_is_chosen_and_the_focus_stays(live: Page) -> None:
+    live.get_by_role("button", name="p1").first.click()
+    live.wait_for_function("() => document.querySelector('.swarm select').value === 'p1'")
+    live.locator(".swarm canvas").wait_for()
+    live.get_by_role("button", name="accuracy").focus()
+    seen = live.locator(".swarm-event").first.inner_text()
+    live.wait_for_function("t => document.querySelector('.swarm-event').innerText !== t", arg=seen)
+    assert live.evaluate("document.activeElement.innerText") == "accuracy", "the keyboard keeps its place"
+
+
+def _one_stands_still_and_is_killed(live: Page, peer: PeerProcess) -> None:
+    peer.signal(signal.SIGSTOP)
+    live.wait_for_selector(".problem:has-text('p3: no answer for')")
+    peer.signal(signal.SIGKILL)
+    live.wait_for_selector(".problem:has-text('1 peer of 4 without an answer')")
+    live.wait_for_selector(".headline .pill:text-is('1 suspect')")
+
+
+def _all_others_leave(live: Page, peers: Sequence[PeerProcess]) -> None:
+    peers[2].signal(signal.SIGTERM)
+    live.wait_for_selector("tr:has(button:text-is('p2')) .pill.left")
+    live.wait_for_selector(".swarm-event:has-text('said goodbye')")
+    for peer in peers[:2]:
+        peer.signal(signal.SIGTERM)
+    live.wait_for_selector(".problem:has-text('No peer answers')")
+    assert "p3" in live.locator(".problem").inner_text()
+    assert live.locator(".swarm tbody tr:has(button)").count() == 4, "what was known stays"
+    assert live.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_names_and_texts_of_peers_are_never_markup(window: Open, tmp_path: Path) -> None:
@@ -90,7 +111,10 @@ def test_names_and_texts_of_peers_are_never_markup(window: Open, tmp_path: Path)
     with impostor(lambda n: page(said(n))) as address:
         (tmp_path / "status.address").write_text(address)
         for where in (tmp_path, address):
-            with closing(SwarmShelf([where], tmp_path / "runs")) as shelf, serving(shelf) as served:
+            with (
+                closing(SwarmSource([where])) as swarm,
+                serving(RunIndex(tmp_path / "runs", swarm)) as served,
+            ):
                 live = window(served.address)
                 live.get_by_role("link", name="live swarm").click()
                 live.wait_for_selector(f".problem:has-text('A peer reports a fault'):has-text('{EVIL}')")

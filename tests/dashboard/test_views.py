@@ -15,16 +15,14 @@ import pytest
 
 from coterie import Run
 from coterie.core.errors import CoterieError, RunError
-from coterie.dashboard.layout import affinity, clustered, places
-from coterie.dashboard.network import NOT_MET, SELF
-from coterie.dashboard.reading import Evaluations, spread
-from coterie.dashboard.run_source import RunSource
-from coterie.dashboard.shelf import RunShelf
+from coterie.dashboard.incremental import Evaluations, bisection_order
+from coterie.dashboard.sources import RunIndex, RunSource
+from coterie.dashboard.views.graph import NOT_MET, SELF, affinity, clustered, places
 from coterie.runs import RunFolder
 from coterie.runs.graph import Graph, graph, graph_auc
+from coterie.runs.results import columns
 from coterie.runs.rows import Rows
 from coterie.runs.summary import curve
-from coterie.runs.text import columns
 from coterie.runs.tracks import by_name
 from tests.runs.made import CLIENTS, EXCHANGES, EXPERIMENT, METRICS, WORLDS, make
 
@@ -66,7 +64,7 @@ def test_curves_are_means_over_seeds_with_their_spread(source: RunSource, small:
 
 @pytest.mark.parametrize("t", [5, 30, 60])
 def test_a_frame_is_the_graph_at_that_iteration(source: RunSource, small: Run, t: int) -> None:
-    while (network := source.answer("network", WORLD))["complete"] < 1:
+    while (seen := source.answer("graph", WORLD))["complete"] < 1:
         pass
     frame = source.answer("frame", {**WORLD, "t": str(t)})
     codes = np.frombuffer(base64.b64decode(frame["cells"]), dtype=np.uint8).reshape(8, 8)
@@ -80,23 +78,23 @@ def test_a_frame_is_the_graph_at_that_iteration(source: RunSource, small: Run, t
     for i, j, w in frame["edges"]:
         assert truth.weight[i, j] == pytest.approx(w, rel=1e-2)
     assert frame["auc"] == pytest.approx(graph_auc(truth, world.group), rel=1e-4) or frame["auc"] is None
-    assert network["group"] == world.group.tolist()
-    assert list(network["orders"]) == ["group", "cluster", "number"]
-    assert [sorted(order) for order in network["orders"].values()] == 3 * [list(range(8))]
+    assert seen["group"] == world.group.tolist()
+    assert list(seen["orders"]) == ["group", "cluster", "number"]
+    assert [sorted(order) for order in seen["orders"].values()] == 3 * [list(range(8))]
 
 
-def test_a_person_is_explained_by_what_it_heard(tmp_path: Path) -> None:
+def test_a_client_is_explained_by_what_it_heard(tmp_path: Path) -> None:
     source = RunSource(make(tmp_path / "made").path)
-    seen = source.answer("person", {"method": "KD-PDFL", "seed": "0", "client": "0"})
+    seen = source.answer("client", {"method": "KD-PDFL", "seed": "0", "client": "0"})
     assert [(n["client"], n["weight"], n["share"], n["distance"]) for n in seen["neighbours"]] == [
         (1, 0.8, pytest.approx(8 / 9, rel=1e-4), 0.1),
         (2, 0.1, pytest.approx(1 / 9, rel=1e-4), 0.9),
     ]
-    assert seen["events"] == [{"t": 0, "kind": "woke", "from": [1, 2], "lost": [3], "weight": [0.8, 0.1]}]
+    assert seen["events"] == [{"t": 0, "kind": "mix", "from": [1, 2], "lost": [3], "weight": [0.8, 0.1]}]
     assert seen["labels"] == [5, 0]
     assert seen["accuracy"]["own"] == [0.9, 0.6]
     assert seen["accuracy"]["local"]["own"] == [0.1, 0.5]
-    late = source.answer("person", {"method": "KD-PDFL", "seed": "0", "client": "3", "t": "4"})
+    late = source.answer("client", {"method": "KD-PDFL", "seed": "0", "client": "3", "t": "4"})
     assert (late["neighbours"], late["events"]) == ([], []), "it woke at 5"
     assert late["confidence"] == {"t": [5], "value": [0.3]}
 
@@ -116,7 +114,7 @@ def test_clients_and_who_is_hurt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 6, 61, 1000])
 def test_a_spread_takes_each_once_the_ends_first_and_the_rest_evenly(count: int) -> None:
-    order = spread(count)
+    order = bisection_order(count)
     assert sorted(order) == list(range(count))
     assert order[:2] == list(dict.fromkeys([count - 1, 0]))[:count]
     if count > 16:
@@ -136,16 +134,16 @@ def test_the_last_evaluations_are_read_first_and_the_rest_later(small: Run) -> N
 
 def test_large_files_are_answered_from_a_part_of_them(small: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no time at all each answer still comes, from a few rows, and says of how much."""
-    monkeypatch.setattr("coterie.dashboard.opened.PATIENCE", 0.0)
-    monkeypatch.setattr("coterie.dashboard.reading._AT_ONCE", 3)
-    monkeypatch.setattr("coterie.dashboard.opened.Opened.tracks.__defaults__", (0.0,))
-    monkeypatch.setattr("coterie.dashboard.opened.Opened.history.__defaults__", (0.0,))
+    monkeypatch.setattr("coterie.dashboard.open_run.PATIENCE", 0.0)
+    monkeypatch.setattr("coterie.dashboard.incremental._AT_ONCE", 3)
+    monkeypatch.setattr("coterie.dashboard.open_run.OpenRun.tracks.__defaults__", (0.0,))
+    monkeypatch.setattr("coterie.dashboard.open_run.OpenRun.history.__defaults__", (0.0,))
     read: list[int] = []
     monkeypatch.setattr(Rows, "_parsed", _counting(Rows._parsed, read))
     source = RunSource(small.path)
     assert source.answer("curves", {})["complete"] < 0.5
     assert len(read) < 12
-    shares = [source.answer("network", WORLD)["complete"] for _ in range(3)]
+    shares = [source.answer("graph", WORLD)["complete"] for _ in range(3)]
     assert 0 < shares[0] < shares[1] < shares[2] < 1
 
 
@@ -166,14 +164,14 @@ def test_of_a_large_run_the_latest_exchanges_come_first(
     shutil.copytree(small.path, tmp_path / "large")
     (tmp_path / "large" / "summary.json").unlink()
     for name, size in (("_LARGE", 1000), ("_END", 6000), ("_LATEST", 4)):
-        monkeypatch.setattr(f"coterie.dashboard.reading.{name}", size)
+        monkeypatch.setattr(f"coterie.dashboard.incremental.{name}", size)
     large = RunSource(tmp_path / "large")
     world = next(w.world for w in small.tracks if (w.name, w.seed) == ("KD-PDFL", 1))
     last = small.weighed[world][-1].t
-    first = large.answer("network", WORLD)
+    first = large.answer("graph", WORLD)
     assert (first["complete"], first["exchanges"], first["times"][-1]) == (0.0, 4, last)
-    while (network := large.answer("network", WORLD))["complete"] < 1:
-        assert network["exchanges"] == 4
+    while (seen := large.answer("graph", WORLD))["complete"] < 1:
+        assert seen["exchanges"] == 4
     at_end = {**WORLD, "t": str(last)}
     frame = large.answer("frame", at_end)
     aucs = [large.answer("overview", {})["table"]["graph AUC"][-1]["value"] for _ in range(2)]
@@ -183,7 +181,7 @@ def test_of_a_large_run_the_latest_exchanges_come_first(
     monkeypatch.undo()
     whole = RunSource(small.path)
     for part in ("times", "exchanges", "orders"):
-        assert network[part] == whole.answer("network", WORLD)[part]
+        assert seen[part] == whole.answer("graph", WORLD)[part]
     assert frame == whole.answer("frame", at_end)
 
 
@@ -219,7 +217,7 @@ def test_runs_are_found_below_and_each_that_cannot_be_read_says_why(root: Path, 
     shutil.copytree(root / "small", tmp_path / "torn")
     (tmp_path / "torn" / "status.json").write_text('{"state": "run')
     (tmp_path / "other").mkdir()
-    listing = RunShelf(tmp_path).listing()
+    listing = RunIndex(tmp_path).listing()
     found = {run["id"]: run for run in listing["runs"]}
     assert set(found) == {"old", "table1/iot", "torn"}
     assert found["table1/iot"]["state"] == "done"
@@ -228,16 +226,16 @@ def test_runs_are_found_below_and_each_that_cannot_be_read_says_why(root: Path, 
 
 
 def test_a_run_folder_itself_can_be_shown(root: Path) -> None:
-    shelf = RunShelf(root / "small")
+    shelf = RunIndex(root / "small")
     assert [run["id"] for run in shelf.listing()["runs"]] == ["small"]
     assert shelf.source("small").answer("status", {})["name"] == "small"
 
 
 def test_a_folder_that_is_not_there_is_empty_and_a_file_is_refused(tmp_path: Path) -> None:
-    assert RunShelf(tmp_path / "none").listing()["runs"] == []
+    assert RunIndex(tmp_path / "none").listing()["runs"] == []
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="is a file; name the folder"):
-        RunShelf(tmp_path / "file")
+        RunIndex(tmp_path / "file")
 
 
 def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
@@ -246,7 +244,7 @@ def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
         assert source.answer("status", {})["methods"] == {}
         assert source.answer("overview", {})["rows"] == []
         assert source.answer("clients", {}) == {"worlds": []}
-        assert source.answer("network", {})["worlds"] == []
+        assert source.answer("graph", {})["worlds"] == []
         before = source.stamp()
         folder.describe(WORLDS, CLIENTS)
         folder.metrics(METRICS[0])
@@ -269,7 +267,7 @@ def test_a_grid_over_the_length(tmp_path: Path) -> None:
     assert (seen["closing"], seen["length"], seen["state"]) == (40, 40, "interrupted")
     for t in (10, 40):
         asked = {"method": f"KD-PDFL [iterations={t}]", "seed": "0"}
-        assert source.answer("network", asked)["length"] == t
+        assert source.answer("graph", asked)["length"] == t
 
 
 def test_a_run_that_gives_no_sign_of_life_says_so(tmp_path: Path) -> None:
@@ -285,7 +283,7 @@ def test_a_run_that_gives_no_sign_of_life_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[", "{}", "[1]", "null", '{"world": 0}\n', '{"world": 0, "t": 5, "client": 9}\n']
 )
-@pytest.mark.parametrize("view", ["status", "overview", "curves", "network", "person", "clients", "frame"])
+@pytest.mark.parametrize("view", ["status", "overview", "curves", "graph", "client", "clients", "frame"])
 def test_whatever_a_file_holds_there_is_an_answer_or_a_sentence(
     small: Run, tmp_path: Path, name: str, content: str, view: str
 ) -> None:

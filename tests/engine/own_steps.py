@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.task import Task
-from coterie.core.types import Batch, Info, Start, State, Tensors
+from coterie.core.types import Batch, Context, Info, Start, State, Tensors
 from coterie.plugins.algorithms.fedavg import FedAvg
 
 __all__ = ["Ditto", "FedRep"]
@@ -18,11 +18,11 @@ class Ditto(FedAvg):
 
     strength: float = 0.5
 
-    def init(self, task: Task, start: Start) -> State:
-        state = Algorithm.init(self, task, start)
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
+        state = Algorithm.init(self, task, start, ctx)
         return state._replace(memory=_named("shared.", {**start.params, **start.buffers, **state.optim}))
 
-    def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:
+    def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
         params, buffers, optim = ({k: state.memory[f"shared.{k}"] for k in part} for part in state[:3])
         other, _ = task.step(State(params, buffers, optim, {}, {}), batch)
         new, info = task.step(state, batch, pull=(params, self.strength))
@@ -35,10 +35,10 @@ class FedRep(FedAvg):
 
     every: int = 4
 
-    def init(self, task: Task, start: Start) -> State:
-        return Algorithm.init(self, task, start)._replace(memory={"steps": start.row.new_zeros(())})
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
+        return Algorithm.init(self, task, start, ctx)._replace(memory={"steps": start.row.new_zeros(())})
 
-    def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:
+    def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
         steps = state.memory["steps"]
         head = (steps % self.every < self.every / 2).to(batch.lr.dtype)
         scale = dict.fromkeys(task.names("head"), head) | dict.fromkeys(task.names("base"), 1 - head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Literal
 
 import torch
@@ -127,3 +128,24 @@ def test_worlds_of_an_experiment_share_their_pool() -> None:
         start = int(part.first[member.clients][0])
         assert torch.equal(part.label[start : start + len(own.label)], own.label)
         assert torch.equal(part.index[start : start + len(own.index)], own.index)
+
+
+def test_held_out_samples_are_in_no_mini_batch_and_marked_in_the_probe() -> None:
+    """Of 10, 2 and 1 samples a fifth: 2, at least one, and not the last."""
+    counts = [10, 2, 1]
+    plain = feed(counts)
+    data = StackedData.of([federation(counts)], [0], "all", CPU, F64, holdouts=[0.2])
+    assert data.held.tolist() == [2, 1, 0]
+    drawn = data.batch_positions(torch.arange(1, 401), slice(0, 3), 4)
+    probe = data.probe(torch.arange(3), 0)
+    for i, count in enumerate(counts):
+        own = plain.probe(torch.tensor([i]), 0).x[0, :count, 0].tolist()
+        assert sorted(probe.x[i, :count, 0].tolist()) == own  # the same samples in another order
+        held = set(probe.x[i, probe.held[i], 0].tolist())
+        assert len(held) == int(data.held[i])
+        x, _ = data.samples(data.train, drawn[:, i])
+        assert set(x.flatten().tolist()) == set(own) - held
+    few = dataclasses.replace(data, probe_size=6).probe(torch.arange(3), 5)
+    for i in range(3):
+        marked = set(few.x[i, few.held[i], 0].tolist())
+        assert marked == set(few.x[i, :, 0].tolist()) & set(probe.x[i, probe.held[i], 0].tolist())

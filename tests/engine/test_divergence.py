@@ -28,7 +28,8 @@ OVERFLOW: dict[str, Any] = {
 @pytest.mark.parametrize("execution", [VmapExecution, LoopExecution, by_hand])
 def test_it_is_named_left_alone_and_reported(tmp_path: Path, execution: Any) -> None:
     watcher, recording = Watcher(), Recording(tmp_path)
-    plan = prepare(experiment(methods=EVERY_METHOD, **OVERFLOW))
+    deep = {**OVERFLOW, "model": {"name": "mlp", "hidden": [5]}}  # some algorithms send all but the head
+    plan = prepare(experiment(methods=EVERY_METHOD, **deep))
     simulate(plan, recording, progress=watcher, execution=execution)
     assert len(watcher.notices) == len(EVERY_METHOD)
     for name in EVERY_METHOD:

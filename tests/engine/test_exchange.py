@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from coterie.core.types import State
+from coterie.core.algorithm import Algorithm
+from coterie.core.task import Task
+from coterie.core.types import Context, Inbox, Info, Message, Probe, Reachable, State
 from coterie.engine.layout import take_clients
 from coterie.engine.simulator import Simulator
+from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.schedule import Meeting
 from tests.engine.small import EVERY_METHOD, experiment, hard, simulator
 from tests.trees import clone, same
@@ -93,7 +98,9 @@ def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
     ends = []
     for heard in (0, 1):
         s = at_rest({"name": method})
-        s.clients.whole.params["3.bias"][2, 0] = torch.inf
+        for tensors in (s.clients.whole.params, s.clients.parts[0].memory):  # whichever model is sent
+            for tensor in tensors.values():
+                tensor[2] = torch.inf
         events = s.exchanges.mix(meeting(s, [1], [[0, 2]], [[1, heard]]), 5)
         assert all(e["neighbours"] == [0] for e in events)
         ends.append(clone(client(s, 1)))
@@ -238,3 +245,74 @@ def test_methods_with_a_step_of_their_own_stand_behind_the_others() -> None:
     assert s.clients.parts[2].memory["learned"].tolist() == [6.0] * 4 + [12.0] * 4
     start = s.stack.initial().whole.params["1.weight"]
     assert ((s.clients.whole.params["1.weight"] - start).abs().amax(dim=(1, 2)) > 0).all()
+
+
+# Questions, listening, weights of messages ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Even(FedAvg):
+    """Asks only neighbours of an even number, and says that half of a message is enough."""
+
+    def ask(self, task: Task, state: State, reachable: Reachable, ctx: Context) -> Tensor:
+        return reachable.slot % 2 == 0  # of padding, too: it is not asked all the same
+
+    def wire_bytes(self, message: Message) -> int:
+        return Algorithm.wire_bytes(self, message) // 2
+
+
+def test_only_those_who_are_asked_are_heard_told_and_counted() -> None:
+    s = at_rest("tests.engine.test_exchange:Even", train__iterations=7, train__personalize=0.0)
+    (star,) = s.stack.members[0].schedule.meeting(5).star.tolist()
+    while s.t < 4:
+        s.step_to_next_event()
+    before = clone(s.clients.whole.params)
+    asked = [i for i in range(4) if i % 2 == 0 and i != star]
+    s.step_to_next_event()
+    for k, now in s.clients.whole.params.items():
+        mean = torch.stack([before[k][i] for i in (star, *asked)]).mean(dim=0)
+        torch.testing.assert_close(now[star], mean, rtol=0, atol=1e-15)
+    assert int(s.bytes[0]) == len(asked) * 53 * 8 // 2
+    s.step_to_next_event()
+    assert int(s.bytes[0]) == 2 * len(asked) * 53 * 8 // 2
+    for k, now in s.clients.whole.params.items():
+        for i in range(4):
+            assert torch.equal(now[i], now[star]) == (i in asked or i == star), k
+
+
+def test_nobody_sends_what_nobody_listens_to() -> None:
+    s = at_rest({"name": "FedAvg", "adoption": "ignore"}, train__iterations=7, train__personalize=0.0)
+    while s.t < 7:
+        s.step_to_next_event()
+    assert int(s.bytes[0]) == 3 * 53 * 8
+
+
+@dataclass(frozen=True)
+class Sized(FedAvg):
+    """Sends the number of its samples instead of a model: an offer that looks."""
+
+    def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        return {"size": probe.mask.sum().to(probe.size)[None] + 0 * ctx.t}
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        return state, {"distance": inbox.messages["size"][:, 0]}
+
+
+def test_an_offer_that_looks_is_given_the_senders_own_samples() -> None:
+    s = at_rest("tests.engine.test_exchange:Sized")
+    assert [mail.looks for mail in s.exchanges.mail] == [True]
+    (row,) = s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
+    assert row["distance"] == s.stack.data.owned[[0, 3]].tolist()
+    assert [mail.looks for mail in at_rest("KD-PDFL").exchanges.mail] == [False]
+
+
+def test_gradients_are_counted() -> None:
+    methods = {"FedAvg": {}, "all": {"name": "tests.plugins.algorithms.everything:Everything"}}
+    s = simulator(experiment(methods=methods, train__iterations=7))
+    while s.t < 7:
+        s.step_to_next_event()
+    # four clients, iterations 1 to 4 and 7
+    assert {s.stack.members[r["world"]].world.name: r["gradients"] for r in s.evaluate()} == {
+        "FedAvg": 4 * 5,
+        "all": 2 * 4 * 5,
+    }

@@ -11,7 +11,7 @@ from torch import Tensor
 from coterie.core.algorithm import Algorithm
 from coterie.core.attack import Attack
 from coterie.core.task import Task
-from coterie.core.types import Batch, Context, Inbox, Message, Probe, Start, State
+from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, Start, State
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,20 @@ class Method(Algorithm):
         if self.how == "offer":
             return list(state.params.values())
         return {"count": torch.ones(2).long()} if self.how == "integers" else task.select(state)
+
+    def ask(self, task: Task, state: State, reachable: Reachable, ctx: Context) -> Any:
+        return reachable.slot if self.how == "ask" else reachable.mask
+
+    def model(self, state: State) -> Any:
+        wrong = {"model": state.params, "half a model": ({}, state.buffers)}
+        return wrong.get(self.how, (state.params, state.buffers))
+
+    def predict(self, task: Task, state: State, x: Tensor, probe: Probe) -> Any:
+        scores = task.logits(state, x)
+        return scores.argmax(dim=-1) if self.how == "predict" else scores
+
+    def wire_bytes(self, message: Message) -> Any:
+        return 0.5 if self.how == "wire_bytes" else 1
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> Any:
         first = next(iter(state.params))

@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from coterie.core.types import Message
 from coterie.peer.errors import Reason
-from coterie.peer.schema import Schema
+from coterie.peer.transport.schema import Schema
 
 
 class Bomb:

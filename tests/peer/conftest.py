@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.peer.loopback import Federation
+from tests.peer.loopback import FakeCA
 
 
 @pytest.fixture
-def wards(tmp_path: Path, outside: None) -> Federation:
-    return Federation(tmp_path)
+def ca(tmp_path: Path, outside: None) -> FakeCA:
+    return FakeCA(tmp_path)

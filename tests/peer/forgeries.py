@@ -13,28 +13,28 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.peer.loopback import Federation
+from tests.peer.loopback import FakeCA
 
 __all__ = ["CLIENT", "DAY", "SERVER", "Forgery", "below_a_leaf", "client_hello", "stranger"]
 
 DAY = timedelta(days=1)
 SERVER, CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
-Forgery = Callable[[Federation], tuple[bytes, bytes]]
+Forgery = Callable[[FakeCA], tuple[bytes, bytes]]
 """A certificate and its key, both PEM."""
 
 
-def stranger(wards: Federation) -> tuple[bytes, bytes]:
+def stranger(ca: FakeCA) -> tuple[bytes, bytes]:
     """A certificate for p1 of another CA with the same names."""
-    return Federation(Path(mkdtemp(dir=wards.folder)), wards.name).forged("p1")
+    return FakeCA(Path(mkdtemp(dir=ca.folder)), ca.name).forged("p1")
 
 
-def below_a_leaf(wards: Federation) -> tuple[bytes, bytes]:
+def below_a_leaf(ca: FakeCA) -> tuple[bytes, bytes]:
     """A chain in which a member plays the CA."""
-    leaf, key = wards.forged("p2")
+    leaf, key = ca.forged("p2")
     signer = load_pem_private_key(key, None)
     subject = x509.load_pem_x509_certificate(leaf).subject
-    child, child_key = wards.forged("p1", signed_by=(subject, signer))  # type: ignore[arg-type]
+    child, child_key = ca.forged("p1", signed_by=(subject, signer))  # type: ignore[arg-type]
     return child + leaf, child_key
 
 

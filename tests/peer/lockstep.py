@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import torch
@@ -11,10 +12,10 @@ from torch import Tensor
 from coterie.core.types import State
 from coterie.experiment import World
 from coterie.federation import Dealer
-from coterie.peer import wire
-from coterie.peer.learner import Client, Heard, Learner, Own
-from coterie.peer.schema import Schema
-from coterie.peer.transport import Letter, Transport
+from coterie.peer.learning.client import Client, ClientData, LocalClient, ReceivedMessage
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import ModelEnvelope, Transport
+from coterie.peer.transport.schema import Schema
 from coterie.schedule import Meeting
 
 __all__ = ["RUN", "Host", "advance", "hosts_of", "tensors"]
@@ -25,16 +26,16 @@ RUN = "lockstep"
 class Host:
     """A learner that answers; what was pushed waits until its iteration."""
 
-    def __init__(self, name: str, learner: Learner) -> None:
-        self.name, self.learner = name, learner
-        self.schema = Schema.of(learner.offer())
-        self.pushed: list[Letter] = []
+    def __init__(self, name: str, local_client: LocalClient) -> None:
+        self.name, self.local_client = name, local_client
+        self.schema = Schema.of(local_client.offer())
+        self.pushed: list[ModelEnvelope] = []
 
-    async def offer(self, asker: str) -> Letter:
-        now = self.learner.now
-        return wire.letter(self.schema, self.name, RUN, now.version, self.learner.offer())
+    async def offer(self, asker: str) -> ModelEnvelope:
+        now = self.local_client.now
+        return codec.seal(self.schema, self.name, RUN, now.version, self.local_client.offer())
 
-    async def deliver(self, letter: Letter) -> bool:
+    async def deliver(self, letter: ModelEnvelope) -> bool:
         self.pushed.append(letter)
         return True
 
@@ -46,31 +47,31 @@ def hosts_of(world: World) -> list[Host]:
     """All clients of a world."""
     e = world.experiment
     federation = Dealer(None).federation(e, world.seed)
-    parts = (Own.of(federation, i, getattr(torch, e.dtype)) for i in range(e.data.clients))
-    return [Host(f"p{i}", Learner(Client.of(world, own, i, i))) for i, own in enumerate(parts)]
+    parts = (ClientData.of(federation, i, getattr(torch, e.dtype)) for i in range(e.data.clients))
+    return [Host(f"p{i}", LocalClient(Client.of(world, own, i, i))) for i, own in enumerate(parts)]
 
 
 async def advance(
     hosts: Sequence[Host], transports: Sequence[Transport], addresses: Sequence[str], iterations: int
 ) -> None:
     """All iterations, in step: everybody waits for everybody."""
-    schedule = hosts[0].learner.client.schedule
+    schedule = hosts[0].local_client.client.schedule
     slots = {host.name: slot for slot, host in enumerate(hosts)}
     asked: dict[int, set[int]] = {}
     for t in range(1, iterations + 1):
         phase = schedule.phase(t)
         if phase == "local":
             for host, learns in zip(hosts, schedule.learns(t).tolist(), strict=True):
-                host.learner.local() if learns else host.learner.idle()
+                host.local_client.local() if learns else host.local_client.idle()
             continue
         for host in hosts:
-            host.learner.idle()
-        if not hosts[0].learner.offer():  # a method that sends nothing
+            host.local_client.idle()
+        if not hosts[0].local_client.offer():  # a method that sends nothing
             continue
         if phase == "exchange":
             meeting = schedule.meeting(t)
             asked = {
-                star: {j for j, wanted in zip(there, hosts[star].learner.ask(there), strict=True) if wanted}
+                star: set(compress(there, hosts[star].local_client.ask(there)))
                 for star, there in _pairs(meeting, meeting.asked)
             }
             replies = {
@@ -82,7 +83,7 @@ async def advance(
                 for star, heard in _pairs(meeting, meeting.heard)
             }
             for star, letters in replies.items():  # only now: everybody read the models from before
-                hosts[star].learner.mix([Heard(slots[x.sender], x.message) for x in letters])
+                hosts[star].local_client.mix([ReceivedMessage(slots[x.sender], x.message) for x in letters])
             asked = {star: who for star, who in asked.items() if replies[star]}
         else:
             meeting = schedule.meeting(t - 1)
@@ -93,7 +94,7 @@ async def advance(
                         assert await transports[star].push(hosts[j].name, addresses[j], letter)
             for host in hosts:
                 for letter in host.pushed:
-                    host.learner.adopt(Heard(slots[letter.sender], letter.message))
+                    host.local_client.adopt(ReceivedMessage(slots[letter.sender], letter.message))
                 host.pushed.clear()
 
 

@@ -19,31 +19,31 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from coterie.core.types import Message
-from coterie.peer import wire
-from coterie.peer.authority import Authority, request
-from coterie.peer.certificates import leaf_usage
-from coterie.peer.grpc_client import GrpcTransport
-from coterie.peer.grpc_common import REASON, SERVICE, Channel, grpc, target
-from coterie.peer.grpc_server import GrpcServer
-from coterie.peer.identity import Identity
-from coterie.peer.ids import server_name
-from coterie.peer.schema import Schema
-from coterie.peer.transport import Letter, Version
-from coterie.peer.wire_pb2 import Ask
+from coterie.peer.identity.authority import Authority, request
+from coterie.peer.identity.certificates import leaf_usage
+from coterie.peer.identity.identity import Identity
+from coterie.peer.identity.names import server_name
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import ModelEnvelope, Version
+from coterie.peer.transport.grpc_client import GrpcTransport
+from coterie.peer.transport.grpc_common import REASON, SERVICE, Channel, grpc, target
+from coterie.peer.transport.grpc_server import GrpcServer
+from coterie.peer.transport.schema import Schema
+from coterie.peer.transport.wire_pb2 import Ask
 
 RUN, ALGORITHM = "run-1", "kd-pdfl"
 MESSAGE: Message = {"layer.weight": torch.arange(12.0).reshape(3, 4), "layer.bias": torch.ones(3)}
 SCHEMA = Schema.of(MESSAGE)
-TERMS = wire.Terms("wards", RUN, ALGORITHM, SCHEMA.hash)
+TERMS = codec.SessionTerms("wards", RUN, ALGORITHM, SCHEMA.hash)
 USES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
-def letter(sender: str, message: Message = MESSAGE, event: int = 1) -> Letter:
+def letter(sender: str, message: Message = MESSAGE, event: int = 1) -> ModelEnvelope:
     """A model of this peer."""
-    return wire.letter(Schema.of(message), sender, RUN, Version(1, event), message)
+    return codec.seal(Schema.of(message), sender, RUN, Version(1, event), message)
 
 
-class Federation:
+class FakeCA:
     """A CA in a folder and the peers it has certified."""
 
     def __init__(self, folder: Path, name: str = "wards") -> None:
@@ -108,24 +108,24 @@ def wearing(identity: Identity, pair: tuple[bytes, bytes]) -> Identity:
     return replace(identity, certificate_pem=pair[0], key_pem=pair[1])
 
 
-class Desk:
+class FakeNode:
     """A peer that answers with one model and keeps what it is given, once."""
 
-    def __init__(self, offered: Letter) -> None:
+    def __init__(self, offered: ModelEnvelope) -> None:
         self.offered = offered
-        self.taken: list[Letter] = []
+        self.taken: list[ModelEnvelope] = []
         self.heard: list[tuple[str, bytes]] = []
         self.hold: asyncio.Event | None = None
         """If there is one: an offer waits for it."""
         self.asked = asyncio.Semaphore(0)
 
-    async def offer(self, asker: str) -> Letter:
+    async def offer(self, asker: str) -> ModelEnvelope:
         self.asked.release()
         if self.hold is not None:
             await self.hold.wait()
         return self.offered
 
-    async def deliver(self, letter: Letter) -> bool:
+    async def deliver(self, letter: ModelEnvelope) -> bool:
         if any((old.sender, old.version) == (letter.sender, letter.version) for old in self.taken):
             return False
         self.taken.append(letter)
@@ -136,7 +136,7 @@ class Desk:
         return packet[::-1]
 
 
-class Tally:
+class CallTally:
     """Outcomes of calls, as metrics would count them."""
 
     def __init__(self) -> None:
@@ -157,10 +157,10 @@ class Tally:
 
 @asynccontextmanager
 async def serving(
-    identity: Identity, desk: Desk | None = None, schema: Schema = SCHEMA, **settings: Any
-) -> AsyncIterator[tuple[GrpcServer, str, Desk]]:
+    identity: Identity, desk: FakeNode | None = None, schema: Schema = SCHEMA, **settings: Any
+) -> AsyncIterator[tuple[GrpcServer, str, FakeNode]]:
     """A peer that answers: its server, its address, its desk."""
-    desk = desk or Desk(letter(identity.id))
+    desk = desk or FakeNode(letter(identity.id))
     run, algorithm = settings.pop("run", RUN), settings.pop("algorithm", ALGORITHM)
     where = settings.pop("where", "127.0.0.1:0")
     server = GrpcServer(identity, schema, run, algorithm, desk, **settings)
@@ -211,7 +211,7 @@ def ask(**fields: Any) -> Ask:
 
 def header(**changes: Any) -> bytes:
     """The opening of a push, with changes."""
-    sealed = wire.header(SCHEMA, TERMS, letter("p1"))
+    sealed = codec.header(SCHEMA, TERMS, letter("p1"))
     for name, value in changes.items():
         setattr(sealed, name, value)
     return ask(header=sealed).SerializeToString()

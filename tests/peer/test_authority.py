@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from coterie.peer.authority import Authority, request
 from coterie.peer.errors import IdentityError
-from coterie.peer.identity import Identity
-from tests.peer.wards import WALL, enrol
+from coterie.peer.identity.authority import Authority, request
+from coterie.peer.identity.identity import Identity
+from tests.peer.fake_federation import WALL, enrol
 
 
 @pytest.fixture

@@ -7,21 +7,21 @@ import pytest
 import torch
 
 from coterie.core.types import Message
-from coterie.peer.breaker import Circuit
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut, Unreachable
-from coterie.peer.grpc_common import target
-from coterie.peer.grpc_server import GrpcServer
-from coterie.peer.limits import Gate, Limits
-from coterie.peer.schema import Schema
+from coterie.peer.transport.circuit_breaker import Circuit
+from coterie.peer.transport.grpc_common import target
+from coterie.peer.transport.grpc_server import GrpcServer
+from coterie.peer.transport.limits import Limits, RateLimiter
+from coterie.peer.transport.schema import Schema
 from tests.peer.loopback import (
     ALGORITHM,
     MESSAGE,
     RUN,
     SCHEMA,
-    Desk,
-    Federation,
+    CallTally,
+    FakeCA,
+    FakeNode,
     Forwarder,
-    Tally,
     calling,
     letter,
     serving,
@@ -40,10 +40,10 @@ class Clock:
         return self.now
 
 
-def test_models_and_news_move_both_ways(wards: Federation) -> None:
+def test_models_and_news_move_both_ways(ca: FakeCA) -> None:
     async def main() -> None:
-        here, there = Tally(), Tally()
-        p0, p1 = wards.identity("p0"), wards.identity("p1")
+        here, there = CallTally(), CallTally()
+        p0, p1 = ca.identity("p0"), ca.identity("p1")
         async with (
             serving(p0, count=there) as (_, address, desk),
             calling(p1, count=here) as transport,
@@ -62,12 +62,12 @@ def test_models_and_news_move_both_ways(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_a_big_model_moves_in_many_chunks_over_one_connection(wards: Federation) -> None:
+def test_a_big_model_moves_in_many_chunks_over_one_connection(ca: FakeCA) -> None:
     async def main() -> None:
-        desk = Desk(letter("p0", BIG))
+        desk = FakeNode(letter("p0", BIG))
         async with (
-            serving(wards.identity("p0"), desk, BIG_SCHEMA) as (_, there, _),
-            calling(wards.identity("p1"), BIG_SCHEMA, limits=Limits(chunk=100_001)) as transport,
+            serving(ca.identity("p0"), desk, BIG_SCHEMA) as (_, there, _),
+            calling(ca.identity("p1"), BIG_SCHEMA, limits=Limits(chunk=100_001)) as transport,
         ):
             forwarder = Forwarder(there)
             async with forwarder.run() as address:
@@ -93,13 +93,13 @@ def test_a_big_model_moves_in_many_chunks_over_one_connection(wards: Federation)
     ],
 )
 def test_other_terms_are_refused_with_both_sides_named(
-    wards: Federation, settings: dict[str, Any], reason: Reason, text: str
+    ca: FakeCA, settings: dict[str, Any], reason: Reason, text: str
 ) -> None:
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), count=tally) as (_, address, desk),
-            calling(wards.identity("p1"), **settings) as transport,
+            serving(ca.identity("p0"), count=tally) as (_, address, desk),
+            calling(ca.identity("p1"), **settings) as transport,
         ):
             for call in (
                 transport.pull("p0", address),
@@ -112,24 +112,24 @@ def test_other_terms_are_refused_with_both_sides_named(
                 assert text.replace("\\", "") in str(caught.value).replace("\\", "")
             assert not desk.taken
             assert not desk.heard
-            assert transport.circuit("p0") is Circuit.CLOSED  # whoever says no is alive
+            assert transport._breaker("p0").state is Circuit.CLOSED  # whoever says no is alive
         assert tally.outcomes == {("hello", reason.value): 3}
 
     asyncio.run(main())
 
 
-def test_nobody_there_opens_the_circuit_and_time_closes_it(wards: Federation) -> None:
+def test_nobody_there_opens_the_circuit_and_time_closes_it(ca: FakeCA) -> None:
     async def main() -> None:
-        clock, tally = Clock(), Tally()
+        clock, tally = Clock(), CallTally()
         async with (
-            serving(wards.identity("p0")) as (server, address, _),
-            calling(wards.identity("p1"), clock=clock, count=tally) as transport,
+            serving(ca.identity("p0")) as (server, address, _),
+            calling(ca.identity("p1"), clock=clock, count=tally) as transport,
         ):
             await server.stop()
             for _ in range(3):
                 with pytest.raises(Unreachable, match=r"p0 at 127\.0\.0\.1:"):
                     await transport.pull("p0", address)
-            assert transport.circuit("p0") is Circuit.OPEN
+            assert transport._breaker("p0").state is Circuit.OPEN
             with pytest.raises(Unreachable, match=r"failed again and again; the next try is in 0\.\d s"):
                 await transport.push("p0", address, letter("p1"))
             assert tally.outcomes == {("pull", "unreachable"): 3, ("push", "broken"): 1}
@@ -141,20 +141,20 @@ def test_nobody_there_opens_the_circuit_and_time_closes_it(wards: Federation) ->
                     break
                 except Unreachable:
                     pass
-            assert transport.circuit("p0") is Circuit.CLOSED
+            assert transport._breaker("p0").state is Circuit.CLOSED
             assert (await transport.pull("p0", address)).sender == "p0"
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("call", ["pull", "push"])
-def test_a_stream_that_stands_still_is_given_up(wards: Federation, call: str) -> None:
+def test_a_stream_that_stands_still_is_given_up(ca: FakeCA, call: str) -> None:
     async def main() -> None:
-        tally = Tally()
-        desk = Desk(letter("p0", BIG))
+        tally = CallTally()
+        desk = FakeNode(letter("p0", BIG))
         async with (
-            serving(wards.identity("p0"), desk, BIG_SCHEMA, limits=QUICK, count=tally) as (_, there, _),
-            calling(wards.identity("p1"), BIG_SCHEMA, limits=QUICK) as transport,
+            serving(ca.identity("p0"), desk, BIG_SCHEMA, limits=QUICK, count=tally) as (_, there, _),
+            calling(ca.identity("p1"), BIG_SCHEMA, limits=QUICK) as transport,
         ):
             forwarder = Forwarder(there)
             forwarder.stop_after = 2_000_000
@@ -172,14 +172,12 @@ def test_a_stream_that_stands_still_is_given_up(wards: Federation, call: str) ->
 
 
 @pytest.mark.parametrize("call", ["pull", "push"])
-def test_a_connection_that_breaks_in_the_middle_is_a_typed_error_at_once(
-    wards: Federation, call: str
-) -> None:
+def test_a_connection_that_breaks_in_the_middle_is_a_typed_error_at_once(ca: FakeCA, call: str) -> None:
     async def main() -> None:
-        tally, desk = Tally(), Desk(letter("p0", BIG))
+        tally, desk = CallTally(), FakeNode(letter("p0", BIG))
         async with (
-            serving(wards.identity("p0"), desk, BIG_SCHEMA, count=tally) as (_, there, _),
-            calling(wards.identity("p1"), BIG_SCHEMA) as transport,
+            serving(ca.identity("p0"), desk, BIG_SCHEMA, count=tally) as (_, there, _),
+            calling(ca.identity("p1"), BIG_SCHEMA) as transport,
         ):
             forwarder = Forwarder(there)
             forwarder.stop_after = 2_000_000
@@ -201,14 +199,14 @@ def test_a_connection_that_breaks_in_the_middle_is_a_typed_error_at_once(
     asyncio.run(main())
 
 
-def test_a_cancelled_call_frees_its_place(wards: Federation) -> None:
+def test_a_cancelled_call_frees_its_place(ca: FakeCA) -> None:
     async def main() -> None:
-        tally, desk = Tally(), Desk(letter("p0"))
+        tally, desk = CallTally(), FakeNode(letter("p0"))
         desk.hold = asyncio.Event()
         limits = Limits(peer_calls=1)
         async with (
-            serving(wards.identity("p0"), desk, limits=limits, count=tally) as (_, address, _),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), desk, limits=limits, count=tally) as (_, address, _),
+            calling(ca.identity("p1")) as transport,
         ):
             for n in range(1, 6):
                 task = asyncio.ensure_future(transport.pull("p0", address))
@@ -217,21 +215,21 @@ def test_a_cancelled_call_frees_its_place(wards: Federation) -> None:
                 with pytest.raises(asyncio.CancelledError):
                     await task
                 await tally.until("pull", "cancelled", times=n)
-            assert transport.circuit("p0") is Circuit.CLOSED
+            assert transport._breaker("p0").state is Circuit.CLOSED
             desk.hold = None
             assert (await transport.pull("p0", address)).sender == "p0"
 
     asyncio.run(main())
 
 
-def test_caps_of_one_peer_do_not_touch_another(wards: Federation) -> None:
+def test_caps_of_one_peer_do_not_touch_another(ca: FakeCA) -> None:
     async def main() -> None:
-        desk = Desk(letter("p0"))
+        desk = FakeNode(letter("p0"))
         desk.hold = asyncio.Event()
         async with (
-            serving(wards.identity("p0"), desk, limits=Limits(peer_calls=2)) as (_, address, _),
-            calling(wards.identity("p1")) as greedy,
-            calling(wards.identity("p2")) as modest,
+            serving(ca.identity("p0"), desk, limits=Limits(peer_calls=2)) as (_, address, _),
+            calling(ca.identity("p1")) as greedy,
+            calling(ca.identity("p2")) as modest,
         ):
             open_calls = [asyncio.ensure_future(greedy.pull("p0", address)) for _ in range(2)]
             for _ in open_calls:
@@ -248,7 +246,7 @@ def test_caps_of_one_peer_do_not_touch_another(wards: Federation) -> None:
 
 def test_the_gate_counts_calls_a_second() -> None:
     clock = Clock()
-    gate = Gate(Limits(peer_rate=2.0, peer_calls=9, calls=10), clock)
+    gate = RateLimiter(Limits(peer_rate=2.0, peer_calls=9, calls=10), clock)
 
     def call(peer: str) -> None:
         with gate.enter(peer):
@@ -266,7 +264,7 @@ def test_the_gate_counts_calls_a_second() -> None:
 
 
 def test_the_gate_counts_calls_of_everybody() -> None:
-    gate = Gate(Limits(calls=2), Clock())
+    gate = RateLimiter(Limits(calls=2), Clock())
     with (
         gate.enter("p0"),
         gate.enter("p1"),
@@ -282,7 +280,7 @@ def test_deadlines_follow_the_size() -> None:
     assert Limits(floor=10, rate=50_000).deadline(4_000_000) == 10 + 80
 
 
-def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation) -> None:
+def test_a_new_certificate_is_used_from_the_next_connection_on(ca: FakeCA) -> None:
     async def main() -> None:
         seen: list[tuple[str, int]] = []
 
@@ -290,8 +288,8 @@ def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation
             seen.append((peer, serial))
             return False
 
-        old0, old1 = wards.identity("p0"), wards.identity("p1")
-        desk = Desk(letter("p0"))
+        old0, old1 = ca.identity("p0"), ca.identity("p1")
+        desk = FakeNode(letter("p0"))
         desk.hold = asyncio.Event()
         async with (
             serving(old0, desk, denied=watch) as (server, address, _),
@@ -301,7 +299,7 @@ def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation
             await desk.asked.acquire()
             assert set(seen) == {("p0", old0.leaf.serial), ("p1", old1.leaf.serial)}
             seen.clear()
-            new0, new1 = wards.renewed(old0), wards.renewed(old1)
+            new0, new1 = ca.renewed(old0), ca.renewed(old1)
             assert new0.leaf.serial != old0.leaf.serial
             await server.rotate(new0)
             transport.rotate(new1)
@@ -313,14 +311,12 @@ def test_a_new_certificate_is_used_from_the_next_connection_on(wards: Federation
     asyncio.run(main())
 
 
-def test_the_same_refusal_is_logged_less_and_less_often(
-    wards: Federation, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_same_refusal_is_logged_less_and_less_often(ca: FakeCA, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), count=tally) as (_, address, _),
-            calling(wards.identity("p1"), run="another") as transport,
+            serving(ca.identity("p0"), count=tally) as (_, address, _),
+            calling(ca.identity("p1"), run="another") as transport,
         ):
             for _ in range(9):
                 with pytest.raises(Refused, match="another run"):
@@ -333,13 +329,13 @@ def test_the_same_refusal_is_logged_less_and_less_often(
     assert times == [1, 2, 4, 8]
 
 
-def test_a_channel_that_is_closed_under_a_call_is_a_typed_error(wards: Federation) -> None:
+def test_a_channel_that_is_closed_under_a_call_is_a_typed_error(ca: FakeCA) -> None:
     """As when another call to the same peer has timed out meanwhile."""
 
     async def main() -> None:
         async with (
-            serving(wards.identity("p0")) as (_, address, _),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0")) as (_, address, _),
+            calling(ca.identity("p1")) as transport,
         ):
             await transport.gossip("p0", address, b"news")
             await transport._lines["p0"].channel.close()
@@ -349,10 +345,10 @@ def test_a_channel_that_is_closed_under_a_call_is_a_typed_error(wards: Federatio
     asyncio.run(main())
 
 
-def test_a_peer_that_has_moved_is_found_at_its_new_address(wards: Federation) -> None:
+def test_a_peer_that_has_moved_is_found_at_its_new_address(ca: FakeCA) -> None:
     async def main() -> None:
-        identity = wards.identity("p0")
-        async with calling(wards.identity("p1")) as transport:
+        identity = ca.identity("p0")
+        async with calling(ca.identity("p1")) as transport:
             for _ in range(2):
                 async with serving(identity) as (_, address, _):
                     assert (await transport.pull("p0", address)).sender == "p0"
@@ -362,9 +358,9 @@ def test_a_peer_that_has_moved_is_found_at_its_new_address(wards: Federation) ->
     asyncio.run(main())
 
 
-def test_a_port_in_use_is_named(wards: Federation) -> None:
+def test_a_port_in_use_is_named(ca: FakeCA) -> None:
     async def main() -> None:
-        identity = wards.identity("p0")
+        identity = ca.identity("p0")
         async with serving(identity) as (_, address, desk):
             second = GrpcServer(identity, SCHEMA, RUN, ALGORITHM, desk)
             with pytest.raises(PeerError, match=f"cannot listen at {address}: the port is in use"):
@@ -374,18 +370,16 @@ def test_a_port_in_use_is_named(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_a_fault_of_the_node_is_not_told_to_others(
-    wards: Federation, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Faulty(Desk):
+def test_a_fault_of_the_node_is_not_told_to_others(ca: FakeCA, caplog: pytest.LogCaptureFixture) -> None:
+    class Faulty(FakeNode):
         async def gossip(self, sender: str, packet: bytes) -> bytes:
             raise KeyError("a secret")
 
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), Faulty(letter("p0")), count=tally) as (_, address, _),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), Faulty(letter("p0")), count=tally) as (_, address, _),
+            calling(ca.identity("p1")) as transport,
         ):
             with pytest.raises(Unreachable, match="p0 failed; its log says why") as caught:
                 await transport.gossip("p0", address, b"")

@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from coterie.peer import connections
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.grpc_common import SERVICE, Channel, grpc
-from coterie.peer.grpc_server import GrpcServer
-from coterie.peer.guard import CREDIT, EARNED, LONGEST, Penalties
-from coterie.peer.limits import Limits
+from coterie.peer.transport import connections
+from coterie.peer.transport.grpc_common import SERVICE, Channel, grpc
+from coterie.peer.transport.grpc_server import GrpcServer
+from coterie.peer.transport.guard import CREDIT, EARNED, LONGEST, Penalties
+from coterie.peer.transport.limits import Limits
 from tests.peer.loopback import (
-    Federation,
+    FakeCA,
     ask,
     calling,
     raw_channel,
@@ -107,14 +107,16 @@ async def heard_again(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize("where", ["127.0.0.1:0", "[::1]:0"])
-def test_who_is_connected_is_known_and_a_connection_can_be_muted_and_closed(
-    wards: Federation, where: str
-) -> None:
+def test_who_is_connected_is_known_and_a_connection_can_be_muted_and_closed(ca: FakeCA, where: str) -> None:
     async def main() -> None:
         async with (
-            serving(wards.identity("p0"), where=where, limits=Limits(look=3600.0)) as (server, address, _),
-            raw_channel(wards.identity("p1"), "p0", address) as one,
-            calling(wards.identity("p2")) as other,
+            serving(ca.identity("p0"), where=where, limits=Limits(look=3600.0)) as (
+                server,
+                address,
+                _,
+            ),
+            raw_channel(ca.identity("p1"), "p0", address) as one,
+            calling(ca.identity("p2")) as other,
         ):
             assert await heard(one, 5.0)
             await other.pull("p0", address)
@@ -132,7 +134,9 @@ def test_who_is_connected_is_known_and_a_connection_can_be_muted_and_closed(
     asyncio.run(main())
 
 
-def test_row_23_the_oldest_connections_of_a_member_that_has_too_many_are_closed(wards: Federation) -> None:
+def test_row_23_the_oldest_connections_of_a_member_that_has_too_many_are_closed(
+    ca: FakeCA,
+) -> None:
     told: list[tuple[str, Reason]] = []
 
     async def main() -> None:
@@ -142,12 +146,12 @@ def test_row_23_the_oldest_connections_of_a_member_that_has_too_many_are_closed(
             told.append((who, refusal.reason))
 
         async with (
-            serving(wards.identity("p0"), limits=limits, refused=refused) as (server, address, _),
-            calling(wards.identity("p2")) as honest,
+            serving(ca.identity("p0"), limits=limits, refused=refused) as (server, address, _),
+            calling(ca.identity("p2")) as honest,
             AsyncExitStack() as stack,
         ):
             await honest.pull("p0", address)
-            p1 = wards.identity("p1")
+            p1 = ca.identity("p1")
             for _ in range(7):
                 channel = await stack.enter_async_context(raw_channel(p1, "p0", address))
                 await channel.unary_unary(f"/{SERVICE}/Hello")(ask().SerializeToString(), timeout=5)
@@ -161,13 +165,13 @@ def test_row_23_the_oldest_connections_of_a_member_that_has_too_many_are_closed(
     assert told == [("p1", Reason.BUSY)]
 
 
-def test_row_24_whoever_is_cut_off_is_told_once_and_muted_then_closed(wards: Federation) -> None:
+def test_row_24_whoever_is_cut_off_is_told_once_and_muted_then_closed(ca: FakeCA) -> None:
     async def main() -> None:
         clock = Clock()
         limits = Limits(look=3600.0, peer_rate=1000.0)
         async with (
-            serving(wards.identity("p0"), limits=limits, clock=clock) as (server, address, _),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            serving(ca.identity("p0"), limits=limits, clock=clock) as (server, address, _),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
         ):
             hello = channel.unary_unary(f"/{SERVICE}/Hello")
             reasons = []
@@ -188,7 +192,9 @@ def test_row_24_whoever_is_cut_off_is_told_once_and_muted_then_closed(wards: Fed
     asyncio.run(main())
 
 
-def test_row_28_calls_that_grpc_ends_are_told_with_their_caller_and_no_others_are(wards: Federation) -> None:
+def test_row_28_calls_that_grpc_ends_are_told_with_their_caller_and_no_others_are(
+    ca: FakeCA,
+) -> None:
     told: list[tuple[str, Reason]] = []
 
     async def main() -> None:
@@ -198,9 +204,9 @@ def test_row_28_calls_that_grpc_ends_are_told_with_their_caller_and_no_others_ar
             told.append((who, refusal.reason))
 
         async with (
-            serving(wards.identity("p0"), limits=limits, refused=refused) as (server, address, _),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
-            calling(wards.identity("p2")) as honest,
+            serving(ca.identity("p0"), limits=limits, refused=refused) as (server, address, _),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
+            calling(ca.identity("p2")) as honest,
         ):
             server.guard.look()
             for _ in range(3):

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from coterie.peer.authority import Authority, request
-from coterie.peer.certificates import key_usage, verified
 from coterie.peer.errors import IdentityError, Reason, Refused
-from coterie.peer.identity import Identity, private_key
-from tests.peer.wards import WALL, enrol, wards
+from coterie.peer.identity.authority import Authority, request
+from coterie.peer.identity.certificates import key_usage, verified
+from coterie.peer.identity.identity import Identity, private_key
+from tests.peer.fake_federation import WALL, enrol, make_federation
 
 DAY = 86400
 
@@ -26,13 +26,13 @@ class Home:
     """The CA of wards, and p0 in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority, _ = wards(folder, ["p0"])
+        self.authority, _ = make_federation(folder, ["p0"])
         self.folder = folder / "p0"
 
     def load(self, wall: float = WALL) -> Identity:
         return Identity.load(self.folder, wall)
 
-    def flaw(self, wall: float = WALL) -> str:
+    def error(self, wall: float = WALL) -> str:
         with pytest.raises(IdentityError) as error:
             self.load(wall)
         assert str(error.value).startswith(str(self.folder)), "the file is named"
@@ -60,15 +60,15 @@ def test_who_it_is(home: Home) -> None:
 def test_a_missing_file(home: Home, name: str) -> None:
     (home.folder / name).unlink()
     remedy = "coterie ca request" if name == "peer.key" else "coterie ca issue"
-    assert f"{name} is missing" in home.flaw()
-    assert remedy in home.flaw()
+    assert f"{name} is missing" in home.error()
+    assert remedy in home.error()
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o666, 0o644])
 def test_a_key_that_others_can_read_or_change(home: Home, mode: int) -> None:
     (home.folder / "peer.key").chmod(mode)
-    assert f"mode {mode:04o}" in home.flaw()
-    assert f"chmod 600 {home.folder / 'peer.key'}" in home.flaw()
+    assert f"mode {mode:04o}" in home.error()
+    assert f"chmod 600 {home.folder / 'peer.key'}" in home.error()
 
 
 @pytest.mark.parametrize(
@@ -83,19 +83,19 @@ def test_a_key_that_others_can_read_or_change(home: Home, mode: int) -> None:
 )
 def test_damaged_files(home: Home, name: str, data: bytes, why: str) -> None:
     (home.folder / name).write_bytes(data)
-    assert why in home.flaw()
+    assert why in home.error()
 
 
 def test_a_key_of_somebody_else(home: Home, tmp_path: Path) -> None:
     request(tmp_path / "other", "p0")
     (home.folder / "peer.key").write_bytes((tmp_path / "other/peer.key").read_bytes())
-    assert "it is not the key of peer.pem, the certificate of 'p0'" in home.flaw()
+    assert "it is not the key of peer.pem, the certificate of 'p0'" in home.error()
 
 
 @pytest.mark.parametrize(("days", "why"), [(-1, "it is valid from 2033-"), (90, "it expired at 2033-")])
 def test_a_certificate_that_does_not_hold_now(home: Home, days: int, why: str) -> None:
-    assert why in home.flaw(WALL + days * DAY)
-    assert "clock" in home.flaw(WALL + days * DAY)
+    assert why in home.error(WALL + days * DAY)
+    assert "clock" in home.error(WALL + days * DAY)
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
@@ -106,19 +106,19 @@ def test_a_clock_that_is_off_by_an_hour_does_no_harm(home: Home, hours: int) -> 
 def test_another_ca(home: Home, tmp_path: Path) -> None:
     other = Authority.create(tmp_path / "other", "wards", WALL)  # of the same name, even
     (home.folder / "ca.pem").write_bytes((other.folder / "ca.pem").read_bytes())
-    assert "peer.pem: a certificate that is not of the CA of 'wards'" in home.flaw()
+    assert "peer.pem: a certificate that is not of the CA of 'wards'" in home.error()
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "peer.pem"])
 def test_more_than_one_certificate_in_a_file(home: Home, name: str) -> None:
     path = home.folder / name
     path.write_bytes(path.read_bytes() * 2)
-    assert "it holds 2 certificates; expected one" in home.flaw()
+    assert "it holds 2 certificates; expected one" in home.error()
 
 
 def test_a_peer_is_no_ca(home: Home) -> None:
     (home.folder / "ca.pem").write_bytes((home.folder / "peer.pem").read_bytes())
-    assert "ca.pem: it is not a CA certificate of coterie" in home.flaw()
+    assert "ca.pem: it is not a CA certificate of coterie" in home.error()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_ca_that_is_none_of_ours(home: Home, federation: str, path_length: int
         .sign(key, hashes.SHA256())
     )
     (home.folder / "ca.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    assert why in home.flaw()
+    assert why in home.error()
 
 
 def test_a_folder_in_the_place_of_a_file(home: Home) -> None:
@@ -154,7 +154,7 @@ def test_a_folder_in_the_place_of_a_file(home: Home) -> None:
 def test_a_forged_deny_list(home: Home, tmp_path: Path) -> None:
     other = Authority.create(tmp_path / "other", "wards", WALL)
     (home.folder / "deny.bin").write_bytes((other.folder / "deny.bin").read_bytes())
-    assert "the CA of 'wards' did not sign" in home.flaw()
+    assert "the CA of 'wards' did not sign" in home.error()
 
 
 # Certificates of the right CA that a peer must not have: a CA by hand makes them.

@@ -13,12 +13,12 @@ import pytest
 from coterie.core.registry import known
 from coterie.engine.plan import prepare
 from coterie.experiment import Experiment, World
-from coterie.peer.grpc_client import GrpcTransport
-from coterie.peer.grpc_server import GrpcServer
-from coterie.peer.memory import Network
+from coterie.peer.transport.grpc_client import GrpcTransport
+from coterie.peer.transport.grpc_server import GrpcServer
+from coterie.peer.transport.in_memory import InMemoryNetwork
 from tests.engine.small import EVERY_METHOD, Outcome, finished, hard
 from tests.peer.lockstep import RUN, Host, advance, hosts_of, tensors
-from tests.peer.loopback import Federation
+from tests.peer.loopback import FakeCA
 from tests.trees import same
 
 CLOSE = 1e-10
@@ -72,13 +72,13 @@ Over = Callable[[list[Host], Path, int], Coroutine[Any, Any, None]]
 
 
 async def over_memory(hosts: list[Host], _folder: Path, iterations: int) -> None:
-    network = Network()
+    network = InMemoryNetwork()
     transports = [network.join(h.name, h.name, h) for h in hosts]
     await advance(hosts, transports, [h.name for h in hosts], iterations)
 
 
 async def over_grpc(hosts: list[Host], folder: Path, iterations: int) -> None:
-    federation = Federation(folder)
+    federation = FakeCA(folder)
     async with AsyncExitStack() as stack:
         transports, addresses = [], []
         for host in hosts:
@@ -94,10 +94,11 @@ async def over_grpc(hosts: list[Host], folder: Path, iterations: int) -> None:
 def check(world: World, over: Over, folder: Path, want: Want) -> None:
     hosts = hosts_of(world)
     asyncio.run(over(hosts, folder, world.experiment.train.iterations))
-    got = tensors([h.learner.now.state for h in hosts])
+    got = tensors([h.local_client.now.state for h in hosts])
     outcome = want[world.name, world.seed]
     same(got, {k: v for k, v in outcome.tensors.items() if "/" in k}, CLOSE)
-    tested = [h.learner.client.accuracy(h.learner.now.state, h.learner.now.t)["personal"] for h in hosts]
+    clients = [h.local_client for h in hosts]
+    tested = [c.client.accuracy(c.now.state, c.now.t)["personal"] for c in clients]
     assert tested == pytest.approx(outcome.metrics[-1]["personal"], abs=1e-6)
 
 

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from coterie.peer import wire
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.wire_pb2 import Answer, Ask
+from coterie.peer.transport import codec
+from coterie.peer.transport.wire_pb2 import Answer, Ask
 from tests.peer.loopback import (
     MESSAGE,
     SCHEMA,
     TERMS,
-    Federation,
+    FakeCA,
     ask,
     calling,
     letter,
@@ -23,12 +23,12 @@ from tests.peer.loopback import (
     serving,
 )
 
-(BODY,) = wire.chunks(SCHEMA, MESSAGE, SCHEMA.length)
+(BODY,) = codec.chunks(SCHEMA, MESSAGE, SCHEMA.length)
 
 
 def whole(chunk: bytes) -> bytes:
     """An ask with the header and this much of the body."""
-    return ask(header=wire.header(SCHEMA, TERMS, letter("p1")), chunk=chunk).SerializeToString()
+    return ask(header=codec.header(SCHEMA, TERMS, letter("p1")), chunk=chunk).SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def whole(chunk: bytes) -> bytes:
     ],
 )
 def test_a_body_that_begins_with_the_header_is_held_to_the_same_rules(
-    wards: Federation, asks: list[bytes], why: Reason | None
+    ca: FakeCA, asks: list[bytes], why: Reason | None
 ) -> None:
     async def main() -> None:
         async with (
-            serving(wards.identity("p0")) as (_, address, desk),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            serving(ca.identity("p0")) as (_, address, desk),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
         ):
             if why is None:
                 answers = [Answer.FromString(answer) for answer in await raw_push(channel, asks)]
@@ -63,13 +63,15 @@ def test_a_body_that_begins_with_the_header_is_held_to_the_same_rules(
     asyncio.run(main())
 
 
-def test_soon_after_a_pull_a_push_is_one_piece_unless_its_receiver_was_revoked(wards: Federation) -> None:
+def test_soon_after_a_pull_a_push_is_one_piece_unless_its_receiver_was_revoked(
+    ca: FakeCA,
+) -> None:
     async def main() -> None:
         revoked, clock = set[str](), [0.0]
         async with (
-            serving(wards.identity("p0")) as (_, address, desk),
+            serving(ca.identity("p0")) as (_, address, desk),
             calling(
-                wards.identity("p1"), denied=lambda peer, serial: peer in revoked, clock=lambda: clock[0]
+                ca.identity("p1"), denied=lambda peer, serial: peer in revoked, clock=lambda: clock[0]
             ) as transport,
         ):
             assert (await transport.pull("p0", address)).sender == "p0"

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import DataError, RunError
+from coterie.peer.config import PeerConfig
 from coterie.peer.errors import PeerError
-from coterie.peer.inputs import Inputs
-from coterie.peer.memory import Network
-from coterie.peer.settings import Settings
-from coterie.peer.store import read
+from coterie.peer.learning.inputs import Inputs
+from coterie.peer.persistence.checkpoint import read
+from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
-from tests.peer.free import Peer
+from tests.peer.node_factory import Peer
 from tests.waiting import eventually
 
 
-def own(rows: int, folder: Path, labels: str = "xy", **more: Any) -> Settings:
+def own(rows: int, folder: Path, labels: str = "xy", **more: Any) -> PeerConfig:
     """With so many samples of these labels in turn."""
     lines = (f"{i},{2 * i},{labels[i % len(labels)]}" for i in range(rows))
     (folder / "ward.csv").write_text("\n".join(["a,b,label", *lines]))
     source = {"name": "csv", "path": "ward.csv", "label": "label", "classes": ["x", "y"]}
-    return Settings.parse({"address": "10.0.0.1:7440", "data": {"set": source}, **more})
+    return PeerConfig.parse({"address": "10.0.0.1:7440", "data": {"set": source}, **more})
 
 
 def test_too_few_samples_are_told_of_the_peers_own_data(tmp_path: Path) -> None:
@@ -52,9 +52,10 @@ def test_nobody_overwrites_its_model_unless_its_owner_says_so(
 ) -> None:
     settings = own(9, tmp_path, **more)
     assert settings.world().algorithm.adoption == adoption
-    assert Settings.parse(settings.plain()).world().algorithm.adoption == adoption
+    assert PeerConfig.parse(settings.plain()).world().algorithm.adoption == adoption
 
 
+ADDRESS = {"address": "10.0.0.1:7440"}
 SCALED = {"name": "csv", "path": "ward.csv", "label": "label", "transform": "standard"}
 
 
@@ -74,13 +75,13 @@ def peer(folder: Path, **source: Any) -> Peer:
         "model": {"name": "mlp", "hidden": [5]},
         "train": {"iterations": 40, "batch": 4},
     }
-    return Peer(Network(), Settings.parse(values), name="p0")
+    return Peer(InMemoryNetwork(), PeerConfig.parse(values), name="p0")
 
 
 async def lived(one: Peer) -> Inputs:
     """What it keeps about its inputs once it has learnt."""
     async with one.running() as node:
-        await eventually(lambda: node.worker.finished)
+        await eventually(lambda: node.trainer.finished)
     return one.node.client.own.inputs
 
 
@@ -141,7 +142,9 @@ def test_data_that_mean_something_else_are_refused(
 def parts(folder: Path, rows: list[str]) -> dict[str, bool]:
     """Which lines of a file are for testing."""
     (folder / "ward.csv").write_text("\n".join(["a,b,label", *rows]))
-    settings = Settings.parse({"address": "10.0.0.1:7440", "data": {"set": {**SCALED, "transform": "none"}}})
+    settings = PeerConfig.parse(
+        {"address": "10.0.0.1:7440", "data": {"set": {**SCALED, "transform": "none"}}}
+    )
     federation = settings.federation(folder)
     held = {*federation.train.index.tolist(), *federation.validation.index.tolist()}
     return {line: i not in held for i, line in enumerate(rows)}
@@ -159,6 +162,8 @@ def test_a_row_stays_in_its_part_whatever_is_added_removed_or_moved(tmp_path: Pa
 
 def test_rows_that_are_equal_are_in_both_parts(tmp_path: Path) -> None:
     (tmp_path / "ward.csv").write_text("\n".join(["a,b,label", *["1,2,x", "3,4,y"] * 50]))
-    settings = Settings.parse({"address": "10.0.0.1:7440", "data": {"set": {**SCALED, "transform": "none"}}})
+    settings = PeerConfig.parse(
+        {"address": "10.0.0.1:7440", "data": {"set": {**SCALED, "transform": "none"}}}
+    )
     federation = settings.federation(tmp_path)
     assert 60 <= int(federation.train.count[0] + federation.validation.count[0]) <= 80

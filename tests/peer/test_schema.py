@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 from coterie.core.errors import ModelError
 from coterie.core.types import Message
-from coterie.peer.schema import Entry, Schema
+from coterie.peer.transport.schema import Entry, Schema
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.limits import Limits
-from coterie.peer.schema import Schema
+from coterie.peer.transport.grpc_common import SERVICE, grpc
+from coterie.peer.transport.limits import Limits
+from coterie.peer.transport.schema import Schema
 from tests.peer.forgeries import client_hello
 from tests.peer.loopback import (
     TERMS,
-    Desk,
-    Federation,
-    Tally,
+    CallTally,
+    FakeCA,
+    FakeNode,
     ask,
     calling,
     header,
@@ -30,14 +30,14 @@ from tests.peer.loopback import (
 )
 
 
-def test_row_15_idle_connections_and_half_handshakes(wards: Federation) -> None:
+def test_row_15_idle_connections_and_half_handshakes(ca: FakeCA) -> None:
     hello = client_hello(ssl.TLSVersion.TLSv1_3)
 
     async def main() -> None:
         limits = Limits(handshake=1.0)
         async with (
-            serving(wards.identity("p0"), limits=limits) as (_, address, _),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), limits=limits) as (_, address, _),
+            calling(ca.identity("p1")) as transport,
         ):
             host, port = address.split(":")
             flood = await asyncio.gather(*(asyncio.open_connection(host, int(port)) for _ in range(200)))
@@ -56,11 +56,11 @@ def test_row_15_idle_connections_and_half_handshakes(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_row_15_more_connections_than_are_served(wards: Federation) -> None:
+def test_row_15_more_connections_than_are_served(ca: FakeCA) -> None:
     async def main() -> None:
         async with (
-            serving(wards.identity("p0"), limits=Limits(connections=5)) as (_, address, _),
-            calling(wards.identity("p1")) as early,
+            serving(ca.identity("p0"), limits=Limits(connections=5)) as (_, address, _),
+            calling(ca.identity("p1")) as early,
         ):
             await early.pull("p0", address)
             flood = []
@@ -74,14 +74,14 @@ def test_row_15_more_connections_than_are_served(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_row_15_a_connection_whose_other_end_vanished_is_let_go(wards: Federation) -> None:
+def test_row_15_a_connection_whose_other_end_vanished_is_let_go(ca: FakeCA) -> None:
     async def main() -> None:
         limits = Limits(keepalive=1.0, stall=1.0)
         async with (
-            serving(wards.identity("p0"), limits=limits) as (_, address, _),
+            serving(ca.identity("p0"), limits=limits) as (_, address, _),
             _cable(address) as (end, cut),
         ):
-            async with calling(wards.identity("p1")) as transport:
+            async with calling(ca.identity("p1")) as transport:
                 assert (await transport.pull("p0", end)).sender == "p0"
                 await asyncio.sleep(2)  # as idle as a line can be: no ping is under way
                 to_server = cut()
@@ -125,13 +125,13 @@ async def _cable(address: str) -> AsyncIterator[tuple[str, Callable[[], asyncio.
                 writer.close()
 
 
-def test_row_15_streams_that_never_end_are_cut_and_others_are_served(wards: Federation) -> None:
+def test_row_15_streams_that_never_end_are_cut_and_others_are_served(ca: FakeCA) -> None:
     async def main() -> None:
-        tally, limits = Tally(), Limits(stall=0.5, peer_calls=4, incoming=2)
+        tally, limits = CallTally(), Limits(stall=0.5, peer_calls=4, incoming=2)
         async with (
-            serving(wards.identity("p0"), limits=limits, count=tally) as (_, address, desk),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
-            calling(wards.identity("p2")) as honest,
+            serving(ca.identity("p0"), limits=limits, count=tally) as (_, address, desk),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
+            calling(ca.identity("p2")) as honest,
         ):
             push = channel.stream_stream(f"/{SERVICE}/Push")
             streams = [push(timeout=20) for _ in range(10)]
@@ -146,13 +146,13 @@ def test_row_15_streams_that_never_end_are_cut_and_others_are_served(wards: Fede
     asyncio.run(main())
 
 
-def test_row_15_a_flood_of_calls_is_refused_and_others_are_served(wards: Federation) -> None:
+def test_row_15_a_flood_of_calls_is_refused_and_others_are_served(ca: FakeCA) -> None:
     async def main() -> None:
-        tally, limits = Tally(), Limits(peer_rate=10.0)
+        tally, limits = CallTally(), Limits(peer_rate=10.0)
         async with (
-            serving(wards.identity("p0"), limits=limits, count=tally) as (_, address, _),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
-            calling(wards.identity("p2")) as honest,
+            serving(ca.identity("p0"), limits=limits, count=tally) as (_, address, _),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
+            calling(ca.identity("p2")) as honest,
         ):
             gossip = channel.unary_unary(f"/{SERVICE}/Gossip")
             data = ask(packet=b"x").SerializeToString()
@@ -167,16 +167,20 @@ def test_row_15_a_flood_of_calls_is_refused_and_others_are_served(wards: Federat
     asyncio.run(main())
 
 
-def test_row_15_a_reader_that_never_reads_is_cut(wards: Federation) -> None:
+def test_row_15_a_reader_that_never_reads_is_cut(ca: FakeCA) -> None:
     async def main() -> None:
         big = {"w": torch.zeros(20_000_000)}  # more than may lie in buffers on the way
         schema = Schema.of(big)
-        tally = Tally()
+        tally = CallTally()
         async with (
             serving(
-                wards.identity("p0"), Desk(letter("p0", big)), schema, limits=Limits(stall=0.3), count=tally
+                ca.identity("p0"),
+                FakeNode(letter("p0", big)),
+                schema,
+                limits=Limits(stall=0.3),
+                count=tally,
             ) as (_, address, _),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
         ):
             terms = TERMS._replace(schema=schema.hash).encode()
             call = channel.unary_stream(f"/{SERVICE}/Pull")(ask(terms=terms).SerializeToString(), timeout=20)

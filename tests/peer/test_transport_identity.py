@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from coterie.peer import proof, wire
 from coterie.peer.errors import PeerError, Reason, Refused, Unreachable
-from coterie.peer.grpc_client import GrpcTransport
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.limits import Limits
+from coterie.peer.identity import caller_proof
+from coterie.peer.transport import codec
+from coterie.peer.transport.grpc_client import GrpcTransport
+from coterie.peer.transport.grpc_common import SERVICE, grpc
+from coterie.peer.transport.limits import Limits
 from tests.peer.forgeries import CLIENT, DAY, SERVER, Forgery, below_a_leaf, client_hello, stranger
 from tests.peer.loopback import (
     TERMS,
-    Desk,
-    Federation,
-    Tally,
+    CallTally,
+    FakeCA,
+    FakeNode,
     ask,
     calling,
     letter,
@@ -71,13 +72,13 @@ async def every_call(transport: GrpcTransport, peer: str, address: str, sender: 
     ],
 )
 def test_rows_1_5_6_9_17_a_false_certificate_neither_calls_nor_answers(
-    wards: Federation, forgery: Forgery, caplog: pytest.LogCaptureFixture
+    ca: FakeCA, forgery: Forgery, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        honest, false = wards.identity("p0"), wearing(wards.identity("p1"), forgery(wards))
+        honest, false = ca.identity("p0"), wearing(ca.identity("p1"), forgery(ca))
         async with (
             serving(honest) as (_, address, desk),
-            serving(false, Desk(letter("p1"))) as (_, false_address, false_desk),
+            serving(false, FakeNode(letter("p1"))) as (_, false_address, false_desk),
             calling(honest) as transport,
             calling(false) as false_transport,
         ):
@@ -93,9 +94,9 @@ def test_rows_1_5_6_9_17_a_false_certificate_neither_calls_nor_answers(
     assert all(record.getMessage().isprintable() for record in ours)
 
 
-def test_row_1_no_client_certificate(wards: Federation) -> None:
+def test_row_1_no_client_certificate(ca: FakeCA) -> None:
     async def main() -> None:
-        identity = wards.identity("p0")
+        identity = ca.identity("p0")
         async with serving(identity) as (_, address, desk):
             channel = grpc.aio.secure_channel(
                 address,
@@ -115,9 +116,9 @@ def test_row_1_no_client_certificate(wards: Federation) -> None:
 @pytest.mark.parametrize(
     ("version", "taken"), [("TLSv1", False), ("TLSv1_1", False), ("TLSv1_2", True), ("TLSv1_3", True)]
 )
-def test_row_2_versions_of_tls(wards: Federation, version: str, taken: bool) -> None:
+def test_row_2_versions_of_tls(ca: FakeCA, version: str, taken: bool) -> None:
     async def main() -> None:
-        async with serving(wards.identity("p0")) as (_, address, _):
+        async with serving(ca.identity("p0")) as (_, address, _):
             reader, writer = await asyncio.open_connection(*address.split(":"))
             writer.write(client_hello(ssl.TLSVersion[version]))
             async with asyncio.timeout(5):
@@ -129,9 +130,9 @@ def test_row_2_versions_of_tls(wards: Federation, version: str, taken: bool) -> 
     asyncio.run(main())
 
 
-def test_row_2_plaintext(wards: Federation) -> None:
+def test_row_2_plaintext(ca: FakeCA) -> None:
     async def main() -> None:
-        async with serving(wards.identity("p0")) as (_, address, desk):
+        async with serving(ca.identity("p0")) as (_, address, desk):
             async with grpc.aio.insecure_channel(address) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
                     await channel.unary_unary(f"/{SERVICE}/Gossip")(ask().SerializeToString(), timeout=5)
@@ -147,11 +148,11 @@ def test_row_2_plaintext(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_row_3_another_member_answers_at_the_address(wards: Federation) -> None:
+def test_row_3_another_member_answers_at_the_address(ca: FakeCA) -> None:
     async def main() -> None:
         async with (
-            serving(wards.identity("p2")) as (_, address, desk),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p2")) as (_, address, desk),
+            calling(ca.identity("p1")) as transport,
         ):
             for error in await every_call(transport, "p0", address, "p1"):
                 assert isinstance(error, Refused)
@@ -162,16 +163,16 @@ def test_row_3_another_member_answers_at_the_address(wards: Federation) -> None:
     asyncio.run(main())
 
 
-def test_row_3_a_proof_cannot_be_passed_on(wards: Federation) -> None:
-    p0, p1, p2 = (wards.identity(name) for name in ("p0", "p1", "p2"))
+def test_row_3_a_proof_cannot_be_passed_on(ca: FakeCA) -> None:
+    p0, p1, p2 = (ca.identity(name) for name in ("p0", "p1", "p2"))
     nonce = bytes(range(32))
 
     def denied(peer: str, serial: int) -> bool:
         return False
 
-    good = proof.prove(p0, nonce, p1.certificate_der)
-    proof.verify(good, p1, nonce, "p0", denied)
-    relayed = proof.prove(p0, nonce, p2.certificate_der)  # p2 asked p0, and shows the answer to p1
+    good = caller_proof.prove(p0, nonce, p1.certificate_der)
+    caller_proof.verify(good, p1, nonce, "p0", denied)
+    relayed = caller_proof.prove(p0, nonce, p2.certificate_der)  # p2 asked p0, and shows the answer to p1
     for bad, other_nonce, dialled, why in (
         (relayed, nonce, "p0", Reason.SIGNATURE),
         (good, bytes(32), "p0", Reason.SIGNATURE),
@@ -182,20 +183,24 @@ def test_row_3_a_proof_cannot_be_passed_on(wards: Federation) -> None:
         (type(good)(certificate=p0.certificate_der, signature=p2.sign(b"")), nonce, "p0", Reason.SIGNATURE),
     ):
         with pytest.raises(Refused) as caught:
-            proof.verify(bad, p1, other_nonce, dialled, denied)
+            caller_proof.verify(bad, p1, other_nonce, dialled, denied)
         assert caught.value.reason is why
     with pytest.raises(Refused, match="has been revoked"):
-        proof.verify(good, p1, nonce, "p0", lambda peer, serial: serial == p0.leaf.serial)
+        caller_proof.verify(good, p1, nonce, "p0", lambda peer, serial: serial == p0.leaf.serial)
     with pytest.raises(Refused, match="a nonce of 3 bytes"):
-        proof.prove(p0, b"abc", p1.certificate_der)
+        caller_proof.prove(p0, b"abc", p1.certificate_der)
 
 
-def test_row_4_the_payload_says_nothing_about_who_sends(wards: Federation) -> None:
+def test_row_4_the_payload_says_nothing_about_who_sends(ca: FakeCA) -> None:
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), Desk(letter("p2")), count=tally) as (_, address, desk),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), FakeNode(letter("p2")), count=tally) as (
+                _,
+                address,
+                desk,
+            ),
+            calling(ca.identity("p1")) as transport,
         ):
             with pytest.raises(Refused, match="p1 sent a model in the name of 'p2'") as caught:
                 await transport.push("p0", address, letter("p2"))
@@ -209,10 +214,10 @@ def test_row_4_the_payload_says_nothing_about_who_sends(wards: Federation) -> No
     asyncio.run(main())
 
 
-def test_row_7_a_revoked_member_on_a_live_connection(wards: Federation) -> None:
+def test_row_7_a_revoked_member_on_a_live_connection(ca: FakeCA) -> None:
     async def main() -> None:
         revoked: set[int] = set()
-        p0, p1 = wards.identity("p0"), wards.identity("p1")
+        p0, p1 = ca.identity("p0"), ca.identity("p1")
         settings: dict[str, Any] = {"denied": lambda peer, serial: serial in revoked}
         async with serving(p0, **settings) as (_, address, desk), calling(p1, **settings) as transport:
             assert await transport.gossip("p0", address, b"ab") == b"ba"
@@ -243,12 +248,12 @@ def test_row_7_a_revoked_member_on_a_live_connection(wards: Federation) -> None:
 )
 @pytest.mark.parametrize("method", ["Hello", "Pull", "Push", "Gossip"])
 def test_row_9_other_terms_in_any_call(
-    wards: Federation, terms: wire.Terms, why: str, text: str, method: str
+    ca: FakeCA, terms: codec.SessionTerms, why: str, text: str, method: str
 ) -> None:
     async def main() -> None:
         async with (
-            serving(wards.identity("p0")) as (_, address, desk),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            serving(ca.identity("p0")) as (_, address, desk),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
         ):
             data = ask(terms=terms.encode(), packet=b"x").SerializeToString()
             match method:
@@ -270,9 +275,9 @@ def test_row_9_other_terms_in_any_call(
 @pytest.mark.parametrize(
     "peer", ["../../etc/passwd", "p0\n", "P0", "p0.", "", "*", "p\u0430", "a" * 64, "\x1b[31m"]
 )
-def test_row_17_ids_outside_the_grammar_are_not_dialled(wards: Federation, peer: str) -> None:
+def test_row_17_ids_outside_the_grammar_are_not_dialled(ca: FakeCA, peer: str) -> None:
     async def main() -> None:
-        async with calling(wards.identity("p1")) as transport:
+        async with calling(ca.identity("p1")) as transport:
             with pytest.raises(Refused) as caught:
                 await transport.gossip(peer, "127.0.0.1:9", b"")
             assert caught.value.reason is Reason.NAME
@@ -281,15 +286,15 @@ def test_row_17_ids_outside_the_grammar_are_not_dialled(wards: Federation, peer:
     asyncio.run(main())
 
 
-def test_row_17_what_others_say_is_escaped(wards: Federation, caplog: pytest.LogCaptureFixture) -> None:
-    class Rude(Desk):
+def test_row_17_what_others_say_is_escaped(ca: FakeCA, caplog: pytest.LogCaptureFixture) -> None:
+    class Rude(FakeNode):
         async def gossip(self, sender: str, packet: bytes) -> bytes:
             raise Refused(Reason.STALE, "no\n2026-01-01 root: all is well \x1b[2J" + "x" * 5000)
 
     async def main() -> None:
         async with (
-            serving(wards.identity("p0"), Rude(letter("p0"))) as (_, address, _),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), Rude(letter("p0"))) as (_, address, _),
+            calling(ca.identity("p1")) as transport,
         ):
             with pytest.raises(Refused) as caught:
                 await transport.gossip("p0", address, b"")
@@ -300,9 +305,9 @@ def test_row_17_what_others_say_is_escaped(wards: Federation, caplog: pytest.Log
     asyncio.run(main())
 
 
-def test_an_unreachable_member_is_no_refusal(wards: Federation) -> None:
+def test_an_unreachable_member_is_no_refusal(ca: FakeCA) -> None:
     async def main() -> None:
-        async with calling(wards.identity("p1"), limits=replace(Limits(), floor=2.0)) as transport:
+        async with calling(ca.identity("p1"), limits=replace(Limits(), floor=2.0)) as transport:
             with socket.socket() as taken:
                 taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can be there
                 with pytest.raises(Unreachable):

@@ -13,22 +13,23 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.peer import proof, wire
-from coterie.peer.company import Company
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.identity import Identity
-from coterie.peer.limits import Limits
-from coterie.peer.transport import Letter, Version
-from coterie.peer.wire_pb2 import Answer, Ask
+from coterie.peer.identity import caller_proof
+from coterie.peer.identity.identity import Identity
+from coterie.peer.learning.contacts import ContactBook
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import ModelEnvelope, Version
+from coterie.peer.transport.grpc_common import SERVICE, grpc
+from coterie.peer.transport.limits import Limits
+from coterie.peer.transport.wire_pb2 import Answer, Ask
 from tests.peer.attacks import bodies, pieces, values
 from tests.peer.loopback import (
     MESSAGE,
     SCHEMA,
     TERMS,
-    Desk,
-    Federation,
-    Tally,
+    CallTally,
+    FakeCA,
+    FakeNode,
     ask,
     calling,
     header,
@@ -41,21 +42,21 @@ from tests.peer.loopback import (
 )
 
 
-def test_row_10_a_replay_is_without_effect_and_a_conflict_is_refused(wards: Federation) -> None:
-    company = Company(0, 4, {}, {})
+def test_row_10_a_replay_is_without_effect_and_a_conflict_is_refused(ca: FakeCA) -> None:
+    company = ContactBook(0, 4, {}, {})
 
-    class Strict(Desk):
-        async def deliver(self, letter: Letter) -> bool:
+    class Strict(FakeNode):
+        async def deliver(self, letter: ModelEnvelope) -> bool:
             if not company.is_newer(letter):
                 return False
-            company.record(letter)
+            company.record_newest(letter)
             return await super().deliver(letter)
 
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), Strict(letter("p0")), count=tally) as (_, address, desk),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), Strict(letter("p0")), count=tally) as (_, address, desk),
+            calling(ca.identity("p1")) as transport,
         ):
             assert [await transport.push("p0", address, letter("p1")) for _ in range(3)] == [
                 True,
@@ -75,12 +76,16 @@ def test_row_10_a_replay_is_without_effect_and_a_conflict_is_refused(wards: Fede
     asyncio.run(main())
 
 
-def test_rows_11_13_bodies_that_are_no_model(wards: Federation) -> None:
+def test_rows_11_13_bodies_that_are_no_model(ca: FakeCA) -> None:
     async def main() -> None:
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), count=tally, limits=Limits(peer_rate=500)) as (_, address, desk),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            serving(ca.identity("p0"), count=tally, limits=Limits(peer_rate=500)) as (
+                _,
+                address,
+                desk,
+            ),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
         ):
             expected: Counter[str] = Counter()
             for body, why in bodies(MESSAGE).values():
@@ -109,11 +114,11 @@ def test_rows_11_13_bodies_that_are_no_model(wards: Federation) -> None:
         ([header(), header()], "size"),
     ],
 )
-def test_rows_11_12_streams_that_are_no_push(wards: Federation, sent: list[bytes], why: str) -> None:
+def test_rows_11_12_streams_that_are_no_push(ca: FakeCA, sent: list[bytes], why: str) -> None:
     async def main() -> None:
         async with (
-            serving(wards.identity("p0")) as (_, address, desk),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            serving(ca.identity("p0")) as (_, address, desk),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
         ):
             assert await refused_push(channel, sent) == why
             assert desk.taken == []
@@ -121,15 +126,15 @@ def test_rows_11_12_streams_that_are_no_push(wards: Federation, sent: list[bytes
     asyncio.run(main())
 
 
-def test_row_12_too_much(wards: Federation) -> None:
+def test_row_12_too_much(ca: FakeCA) -> None:
     async def main() -> None:
-        tally, limits = Tally(), Limits(largest_chunk=2**16, packet=2**16)
+        tally, limits = CallTally(), Limits(largest_chunk=2**16, packet=2**16)
         async with (
-            serving(wards.identity("p0"), limits=limits, count=tally) as (_, address, desk),
-            raw_channel(wards.identity("p1"), "p0", address) as channel,
+            serving(ca.identity("p0"), limits=limits, count=tally) as (_, address, desk),
+            raw_channel(ca.identity("p1"), "p0", address) as channel,
         ):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            good = [Ask(chunk=c).SerializeToString() for c in wire.chunks(SCHEMA, MESSAGE, 64)]
+            good = [Ask(chunk=c).SerializeToString() for c in codec.chunks(SCHEMA, MESSAGE, 64)]
             piece, huge = (Ask(chunk=bytes(n)).SerializeToString() for n in (2**15, 2**24))
             for n, sent in enumerate(
                 ([*good, good[-1]], [*good, piece], chain(good, repeat(piece))), start=1
@@ -157,11 +162,11 @@ def test_row_12_too_much(wards: Federation) -> None:
 
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
-def test_row_12_nothing_is_inflated(wards: Federation, compression: Any) -> None:
+def test_row_12_nothing_is_inflated(ca: FakeCA, compression: Any) -> None:
     async def main() -> None:
         async with (
-            serving(wards.identity("p0")) as (_, address, desk),
-            raw_channel(wards.identity("p1"), "p0", address, compression=compression) as channel,
+            serving(ca.identity("p0")) as (_, address, desk),
+            raw_channel(ca.identity("p1"), "p0", address, compression=compression) as channel,
         ):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             bomb = Ask(packet=bytes(10**6)).SerializeToString()
@@ -176,13 +181,17 @@ def test_row_12_nothing_is_inflated(wards: Federation, compression: Any) -> None
 
 
 @pytest.mark.parametrize("name", values(MESSAGE))
-def test_row_14_values_that_no_model_has(wards: Federation, name: str) -> None:
+def test_row_14_values_that_no_model_has(ca: FakeCA, name: str) -> None:
     async def main() -> None:
         message = values(MESSAGE)[name]
-        tally = Tally()
+        tally = CallTally()
         async with (
-            serving(wards.identity("p0"), Desk(letter("p0", message)), count=tally) as (_, address, desk),
-            calling(wards.identity("p1")) as transport,
+            serving(ca.identity("p0"), FakeNode(letter("p0", message)), count=tally) as (
+                _,
+                address,
+                desk,
+            ),
+            calling(ca.identity("p1")) as transport,
         ):
             for work in (transport.pull("p0", address), transport.push("p0", address, letter("p1", message))):
                 with pytest.raises(Refused, match=r"in .*layer\.bias.*; expected finite ones") as caught:
@@ -201,16 +210,17 @@ class Liar:
         self.identity, self.answers = identity, answers
 
     async def pull(self, data: bytes, context: Any) -> None:
-        certificate = proof.der(context.auth_context()["x509_pem_cert"][0])
-        opening = Answer(proof=proof.prove(self.identity, wire.read_ask(data).nonce, certificate))
-        opening.header.CopyFrom(wire.header(SCHEMA, TERMS, letter(self.identity.id)))
+        certificate = caller_proof.der(context.auth_context()["x509_pem_cert"][0])
+        opening = Answer(proof=caller_proof.prove(self.identity, codec.read_ask(data).nonce, certificate))
+        opening.header.CopyFrom(codec.header(SCHEMA, TERMS, letter(self.identity.id)))
         for answer in self.answers(opening):
             await context.write(answer)
 
     async def hello(self, data: bytes, context: Any) -> bytes:
-        certificate = proof.der(context.auth_context()["x509_pem_cert"][0])
+        certificate = caller_proof.der(context.auth_context()["x509_pem_cert"][0])
         answer = Answer(
-            proof=proof.prove(self.identity, wire.read_ask(data).nonce, certificate), terms=TERMS.encode()
+            proof=caller_proof.prove(self.identity, codec.read_ask(data).nonce, certificate),
+            terms=TERMS.encode(),
         )
         return answer.SerializeToString()
 
@@ -231,7 +241,7 @@ class Liar:
         return f"127.0.0.1:{port}"
 
 
-GOOD = [Answer(chunk=c).SerializeToString() for c in wire.chunks(SCHEMA, MESSAGE, 64)]
+GOOD = [Answer(chunk=c).SerializeToString() for c in codec.chunks(SCHEMA, MESSAGE, 64)]
 
 
 @pytest.mark.parametrize(
@@ -255,12 +265,12 @@ GOOD = [Answer(chunk=c).SerializeToString() for c in wire.chunks(SCHEMA, MESSAGE
     ],
 )
 def test_rows_11_12_13_a_server_that_lies(
-    wards: Federation, answers: Callable[[Answer], list[bytes]], why: Reason | None
+    ca: FakeCA, answers: Callable[[Answer], list[bytes]], why: Reason | None
 ) -> None:
     async def main() -> None:
         async with AsyncExitStack() as stack:
-            address = await Liar(wards.identity("p0"), answers).start(stack)
-            transport = await stack.enter_async_context(calling(wards.identity("p1")))
+            address = await Liar(ca.identity("p0"), answers).start(stack)
+            transport = await stack.enter_async_context(calling(ca.identity("p1")))
             if why is None:
                 assert (await transport.pull("p0", address)).sender == "p0"
                 return
@@ -271,11 +281,11 @@ def test_rows_11_12_13_a_server_that_lies(
     asyncio.run(main())
 
 
-def test_a_version_is_bounded_by_its_senders_certificate(wards: Federation) -> None:
+def test_a_version_is_bounded_by_its_senders_certificate(ca: FakeCA) -> None:
     async def main() -> None:
-        p1 = wards.identity("p1")
+        p1 = ca.identity("p1")
         async with (
-            serving(wards.identity("p0")) as (_, address, desk),
+            serving(ca.identity("p0")) as (_, address, desk),
             calling(p1) as transport,
         ):
             for version in (Version(p1.leaf.latest + 1, 1), Version(1, 2**63), Version(2**64 - 1, 2**64 - 1)):

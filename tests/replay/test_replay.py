@@ -14,13 +14,13 @@ import pytest
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.registry import find
 from coterie.core.streams import Stream
-from coterie.peer import journal, store
-from coterie.peer.memory import Network
-from coterie.peer.settings import Settings
+from coterie.peer.config import PeerConfig
+from coterie.peer.persistence import checkpoint, journal
+from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import Agreement, replay
 from coterie.storage import tensors as saved
 from tests.engine.small import EVERY_METHOD
-from tests.peer.free import Peer, settings
+from tests.peer.node_factory import Peer, peer_config
 from tests.waiting import eventually
 
 METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in EVERY_METHOD.items()} | {
@@ -30,10 +30,10 @@ METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in 
 }
 
 
-def lossy() -> Network:
+def lossy() -> InMemoryNetwork:
     """Every sixth call or so is lost, whatever it is."""
     calls = iter(Stream(5, "lost").uniform(10_000).tolist())
-    return Network(lambda what, sender, receiver: next(calls) < 0.15)
+    return InMemoryNetwork(lambda what, sender, receiver: next(calls) < 0.15)
 
 
 async def live(folder: Path, **changes: Any) -> None:
@@ -42,7 +42,7 @@ async def live(folder: Path, **changes: Any) -> None:
     peers = [
         Peer(
             network,
-            settings(
+            peer_config(
                 i, folder, exchange={"loss": 0.1, "every": 4}, train={"iterations": 50}, save=0.02, **changes
             ),
         )
@@ -53,13 +53,13 @@ async def live(folder: Path, **changes: Any) -> None:
         nodes = [await stack.enter_async_context(peer.running()) for peer in (*peers[:2], peers[3])]
         async with peers[2].running() as node:
             await eventually(lambda: (victim / "model.safetensors").exists())
-            await node.worker.at(node.worker.now.t + 3)
+            await node.trainer.at(node.trainer.now.t + 3)
             shutil.copy(victim / "model.safetensors", folder / "older")
-            await node.worker.at(25)
+            await node.trainer.at(25)
         shutil.move(folder / "older", victim / "model.safetensors")
-        again = Peer(network, peers[2].settings)
+        again = Peer(network, peers[2].config)
         nodes.append(await stack.enter_async_context(again.running()))
-        await eventually(lambda: all(node.worker.finished for node in nodes))
+        await eventually(lambda: all(node.trainer.finished for node in nodes))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -76,19 +76,19 @@ def test_every_method_again(method: str, tmp_path: Path) -> None:
     assert found["p2"].lives == 2
     assert found["p2"].steps > 50  # the steps between the older model and the kill were taken twice
     if method != "Local":
-        assert sum(one.wakes for one in found.values()) >= 6
+        assert sum(one.mixes for one in found.values()) >= 6
     if find("algorithm", METHODS[method]["name"])().listens:
         assert sum(one.adoptions for one in found.values()) >= 4
 
 
 def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
-    def ward(number: int) -> Settings:
+    def ward(number: int) -> PeerConfig:
         home = tmp_path / f"ward{number}"
         home.mkdir()
         x = Stream(number, "ward").normal(80).view(40, 2).tolist()
         rows = "".join(f"{a},{b},{'ill' if a > b else 'well'}\n" for a, b in x)
         (home / "ward.csv").write_text(f"a,b,label\n{rows}")
-        return Settings.parse(
+        return PeerConfig.parse(
             {
                 "address": f"127.0.0.1:{7000 + number}",
                 "peers": {f"p{i}": f"127.0.0.1:{7000 + i}" for i in range(2)},
@@ -105,17 +105,17 @@ def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
         )
 
     async def main() -> None:
-        network = Network()
+        network = InMemoryNetwork()
         peers = [Peer(network, ward(i), name=f"p{i}") for i in range(2)]
         async with peers[0].running() as one, peers[1].running() as two:
-            await eventually(lambda: one.worker.finished and two.worker.finished)
+            await eventually(lambda: one.trainer.finished and two.trainer.finished)
 
     asyncio.run(main())
     found = replay([tmp_path])
     assert all(one.agrees and one.t == 40 for one in found)
-    assert sum(one.wakes for one in found) > 4
+    assert sum(one.mixes for one in found) > 4
     model = tmp_path / "ward0" / "state" / "model.safetensors"
-    form, facts, tensors = saved.load(model, store.FORMAT)
+    form, facts, tensors = saved.load(model, checkpoint.FORMAT)
     # Inputs are scaled as is saved with the model, not as fits the file now.
     facts["inputs"]["mean"][0] += 0.5
     saved.save(model, str(form), facts, tensors)
@@ -147,7 +147,7 @@ def flipped(state: Path) -> None:
     """Flip one bit of a journal: the last digit of an iteration is another one, so the line is still JSON."""
     file = state / "journal.jsonl"
     data = bytearray(file.read_bytes())
-    data[data.index(b",", data.index(b'"t": ', data.index(b'"wake"'))) - 1] ^= 1
+    data[data.index(b",", data.index(b'"t": ', data.index(b'"mix"'))) - 1] ^= 1
     file.write_bytes(data)
 
 
@@ -160,9 +160,9 @@ def set_aside(state: Path) -> None:
 def nudged(state: Path) -> None:
     """One number of the saved model moved by a hundredth."""
     file = state / "model.safetensors"
-    facts, tensors = store.read(file)
+    facts, tensors = checkpoint.read(file)
     tensors[max(name for name in tensors if name.startswith("params/"))].view(-1)[0] += 0.01
-    saved.save(file, store.FORMAT, facts, tensors)
+    saved.save(file, checkpoint.FORMAT, facts, tensors)
 
 
 def test_a_model_that_is_not_what_the_journal_says_is_found(logs: Path, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_killed_between_the_save_and_the_word_of_it(logs: Path, tmp_path: Path) 
 
 def another_slot(row: dict[str, Any]) -> dict[str, Any]:
     """A journal that lies about whom it listened to."""
-    if row["kind"] == "wake":
+    if row["kind"] == "mix":
         row["heard"] = [[peer, version, (slot + 1) % 4] for peer, version, slot in row["heard"]]
     return row
 
@@ -206,7 +206,7 @@ def test_a_journal_that_lies_is_found(logs: Path, tmp_path: Path) -> None:
     parted = {peer: one.parted for peer, one in found.items() if one.parted is not None}
     assert parted["p0"].after == min(one.after for one in parted.values())  # the others only heard of it
     lines = (logs / "p0" / "journal.jsonl").read_text().splitlines()
-    assert parted["p0"].line >= next(i for i, line in enumerate(lines, 1) if '"wake"' in line)
+    assert parted["p0"].line >= next(i for i, line in enumerate(lines, 1) if '"mix"' in line)
 
 
 def mute(row: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def mute(row: dict[str, Any]) -> dict[str, Any]:
     ("spoil", "message"),
     [
         (lambda logs: shutil.rmtree(logs / "p3"), "heard p3, whose journal is not among those given"),
-        (lambda logs: changed(logs / "p3", lambda r: r if r["kind"] != "wake" else None), "is of event"),
+        (lambda logs: changed(logs / "p3", lambda r: r if r["kind"] != "mix" else None), "is of event"),
         (lambda logs: (logs / "p3" / "journal.jsonl").write_text(""), "does not begin with the start"),
         (
             lambda logs: changed(logs / "p3", lambda r: r if r["kind"] in ("start", "slot") else None),

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from coterie.dashboard.app import STATIC
-from coterie.dashboard.figures import figures
 from coterie.runs import Run, RunFolder
-from coterie.runs.looks import HUES, NAMED, hue, looks
-from coterie.runs.plots import _Pictures
-from coterie.runs.style import METHODS, OTHERS, method_colours, shortened
+from coterie.runs.plots.looks import HUES, NAMED, hue, looks
+from coterie.runs.plots.paper import figures
+from coterie.runs.plots.pictures import Pictures
+from coterie.runs.plots.style import METHODS, OTHERS, method_colours, shortened
 from coterie.runs.tracks import by_name
 from tests.runs.made import CLIENTS, EXPERIMENT, exchange, metrics
 
@@ -87,7 +87,7 @@ def test_a_name_is_shortened_where_names_are_alike() -> None:
 def test_pictures_of_many_methods_are_drawn_in_sane_sizes(tmp_path: Path, count: int) -> None:
     """A layout that collapses warns, which is an error here."""
     run = many(tmp_path / "run", count)
-    pictures, paper = _Pictures(run), figures(run)
+    pictures, paper = Pictures(run), figures(run)
     drawn = [pictures.overview(), pictures.curves(), pictures.gain(), *paper.values()]
     for figure in drawn:
         assert figure is not None
@@ -106,7 +106,7 @@ def test_pictures_of_many_methods_are_drawn_in_sane_sizes(tmp_path: Path, count:
 
 
 def test_what_ties_a_name_to_its_curve_is_no_forecast(tmp_path: Path) -> None:
-    ax = _Pictures(made(tmp_path / "run", ["Local", "KD-PDFL"])).curves().axes[0]
+    ax = Pictures(made(tmp_path / "run", ["Local", "KD-PDFL"])).curves().axes[0]
     ties = [tie for text in ax.texts if (tie := getattr(text, "arrow_patch", None)) is not None]
     assert len(ties) == 2
     colours = {line.get_color() for line in ax.lines}

@@ -8,10 +8,11 @@ import pytest
 from matplotlib.image import imread
 
 from coterie.core.errors import RunError
-from coterie.dashboard.figures import figures
 from coterie.runs import Run, RunFolder
-from coterie.runs.plots import _Pictures
-from coterie.runs.style import label_colours, method_colours
+from coterie.runs.plots.gain import gains
+from coterie.runs.plots.paper import figures
+from coterie.runs.plots.pictures import Pictures
+from coterie.runs.plots.style import label_colours, method_colours
 from coterie.runs.tracks import by_name
 from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS, metrics
 
@@ -29,6 +30,31 @@ def test_every_picture_is_drawn(run: Run) -> None:
         assert np.ptp(imread(path)[..., :3]) > 0.5, path
 
 
+def test_gains_are_sorted_points_over_the_same_client_alone(run: Run) -> None:
+    # seed 0: 60 60 90 70 against 50 60 70 80; seed 1: 60 80 20 and one that diverged, against 40 each
+    ((name, (share, points)),) = gains(by_name(run.tracks)).items()
+    assert name == "KD-PDFL"
+    np.testing.assert_allclose(points, [-20, -10, 0, 10, 20, 20, 40], atol=1e-9)
+    np.testing.assert_allclose(share, [100 * k / 14 for k in (1, 3, 5, 7, 9, 11, 13)])
+
+
+def test_figures_for_a_paper_show_the_numbers_of_the_run(run: Run) -> None:
+    drawn = figures(run)
+    local, own = drawn["curve-personal"].axes[0].lines
+    # means over the clients of seed 0 and seed 1, then over both: 65 and 40, 70 and 160/3
+    assert np.asarray(local.get_xdata()).tolist() == [0, 10]
+    np.testing.assert_allclose(np.asarray(local.get_ydata()), [10, 52.5])
+    np.testing.assert_allclose(np.asarray(own.get_ydata()), [85, (70 + 160 / 3) / 2])
+    assert (local.get_label(), own.get_label()) == ("Local", "KD-PDFL")
+    loss, _ = drawn["curve-loss"].axes[0].lines
+    np.testing.assert_allclose(np.asarray(loss.get_ydata()), [2.5, 2.5])
+    sent = drawn["bytes"].axes[0].lines[1]
+    np.testing.assert_allclose(np.asarray(sent.get_ydata()), [0, 0.001])
+    shown: Any = drawn["graph-KD-PDFL"].axes[0].images[0].get_array()
+    assert shown[3].filled(-1).tolist() == [-1, 0.5, 0.5, -1]
+    assert drawn["labels"].axes[0].get_xlim() == (0, 8)
+
+
 def test_local_is_grey(run: Run) -> None:
     assert method_colours(by_name(run.tracks)) == {"Local": ("#7f7f7f", "-"), "KD-PDFL": ("#0072B2", "-")}
 
@@ -39,7 +65,7 @@ def test_every_label_has_a_colour_of_its_own(count: int) -> None:
 
 
 def test_the_pictures_say_what_one_sees(run: Run) -> None:
-    pictures = _Pictures(run)
+    pictures = Pictures(run)
     curves = pictures.curves().axes[0]
     assert curves.get_title(loc="left") == "Personal accuracy"
     said = [text.get_text() for text in curves.texts]
@@ -70,7 +96,7 @@ def test_a_graph_without_groups(tmp_path: Path) -> None:
         folder.exchange(
             {"world": 1, "t": 0, "client": 0, "neighbours": [1], "heard": [True], "weight": [0.5]}
         )
-    figure = _Pictures(Run(tmp_path / "run")).graph("KD-PDFL")
+    figure = Pictures(Run(tmp_path / "run")).graph("KD-PDFL")
     assert len(figure.axes) == 2  # the map and its colour bar, no truth beside it
 
 
@@ -122,7 +148,7 @@ def test_a_grid_over_the_length_or_the_closing_phase(
         folder.describe(worlds, CLIENTS[:1])
         for world in range(len(worlds)):
             folder.metrics(metrics(world, 10, [0.5] * 4))
-    pictures = _Pictures(Run(tmp_path))
+    pictures = Pictures(Run(tmp_path))
     assert pictures.closing == shaded
     ax = pictures.curves().axes[0]
     assert ax.get_xlim() == (0, shaded[1])
@@ -138,7 +164,7 @@ def test_methods_with_one_file_name_have_a_picture_each(tmp_path: Path) -> None:
         for world in range(len(worlds)):
             folder.metrics(metrics(world, 10, [0.5] * 4))
             folder.exchange({"world": world, "t": 0, "client": 0, "neighbours": [1], "weight": [0.5]})
-    drawn = [_Pictures(Run(tmp_path)).all(), figures(Run(tmp_path))]
+    drawn = [Pictures(Run(tmp_path)).all(), figures(Run(tmp_path))]
     for pictures in drawn:
         assert {"graph-a_b", "graph-a_b-2"} <= pictures.keys()
 

@@ -11,7 +11,7 @@ import pytest
 
 from coterie.swarm.plan import free_ports
 from coterie.swarm.process import PeerProcess
-from tests.swarm.hatched import hatched, until
+from tests.swarm.running_swarm import running_swarm, until
 
 
 def said(process: PeerProcess) -> list[dict[str, Any]]:
@@ -34,12 +34,12 @@ def test_misfits(tmp_path: Path) -> None:
         4: {"run": "another"},
     }
     endless = {"iterations": 2**31 - 1, "personalize": 0, "batch": 4}
-    with hatched(tmp_path, "KD-PDFL", 5, own, quorum=0, rate=50, train=endless) as peers:
+    with running_swarm(tmp_path, "KD-PDFL", 5, own, quorum=0, rate=50, train=endless) as peers:
         until(lambda: complaint(peers[1], "different models", "the tensor '1.bias'", "F32[7"), peers)
         until(lambda: complaint(peers[0], "different models", "p1", "F32[7"), peers)
         until(lambda: complaint(peers[2], "another algorithm: p0 has 'KD-PDFL', p2 has 'FedAvg'"), peers)
         until(
-            lambda: complaint(peers[3], "gossip failed", f"p0@127.0.0.1:{nobody}", "does not answer"), peers
+            lambda: complaint(peers[3], "gossip_failed", f"p0@127.0.0.1:{nobody}", "does not answer"), peers
         )
         until(lambda: complaint(peers[4], "another run: p0 has 'swarm', p4 has 'another'"), peers)
         before = [peer.status() for peer in peers]

@@ -13,13 +13,13 @@ import pytest
 
 from coterie.core.errors import RunError
 from coterie.core.registry import known
-from coterie.peer import journal
+from coterie.peer.persistence import journal
 from coterie.replay import replay
 from coterie.runs import Run
 from coterie.swarm import results, swarm
 from coterie.swarm.process import PeerProcess
 from tests.engine.small import experiment
-from tests.swarm.hatched import hatched, until
+from tests.swarm.running_swarm import running_swarm, until
 
 
 def state(process: PeerProcess) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def state(process: PeerProcess) -> dict[str, Any]:
 @pytest.mark.usefixtures("outside")
 @pytest.mark.parametrize("method", known("algorithm"))
 def test_a_swarm_with_losses_and_a_kill_replays_to_the_same_models(method: str, tmp_path: Path) -> None:
-    with hatched(tmp_path, method, rate=40, save=0.2) as peers:
+    with running_swarm(tmp_path, method, rate=40, save=0.2) as peers:
         victim, *others = peers[2], peers[0], peers[1], peers[3]
         until(lambda: state(victim)["t"] >= 30 and (victim.state / "model.safetensors").exists(), peers)
         victim.signal(signal.SIGKILL)
@@ -45,7 +45,7 @@ def test_a_swarm_with_losses_and_a_kill_replays_to_the_same_models(method: str, 
     assert all(one.agrees for one in found.values()), found
     assert found["p2"].lives == 2
     assert {one.t for one in found.values()} == {100}
-    assert sum(one.wakes for one in found.values()) >= (0 if method == "Local" else 8)
+    assert sum(one.mixes for one in found.values()) >= (0 if method == "Local" else 8)
     starts = [row for row in journal.read(victim.state / "journal.jsonl") if row["kind"] == "start"]
     assert starts[0]["incarnation"] < starts[1]["incarnation"]
     told = [json.loads(line) for peer in peers for line in peer.log.read_text().splitlines()]
@@ -109,7 +109,7 @@ def test_rows_of_a_run_folder_from_journals() -> None:
     info = {"heard": [True], "weight": [0.7], "distance": [0.1], "confidence": 0.5}
     one = [
         evaluated(0, 0.1, 0),
-        {"kind": "wake", "t": 7, "heard": [["p1", [1, 3], 1]], "event": 8, "info": info},
+        {"kind": "mix", "t": 7, "heard": [["p1", [1, 3], 1]], "event": 8, "info": info},
         evaluated(10, 0.4, 8),
         evaluated(10, 0.6, 12),  # again, after it resumed
     ]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coterie.peer.transport import Version
+from coterie.peer.transport.base import Version
 
 __all__ = ["Breach", "check", "disagreements"]
 
@@ -79,7 +79,7 @@ class _Life:
                     if row["event"] != event + last - first + 1:
                         wrong("life", f"{last - first + 1} steps after event {event} end in {row['event']}")
                     event = row["event"]
-                case "wake" | "adopt" | "slot" if row["event"] is not None:
+                case "mix" | "adopt" | "slot" if row["event"] is not None:
                     if row["event"] != event + 1:
                         wrong("life", f"event {row['event']} after {event}")
                     event = row["event"]
@@ -93,7 +93,7 @@ class _Life:
 
 def _applied(rows: Rows) -> Iterator[tuple[int, str, Version]]:
     for line, row in enumerate(rows, 1):
-        if row["kind"] == "wake":
+        if row["kind"] == "mix":
             yield from ((line, peer, Version(*version)) for peer, version, _ in row["heard"])
         elif row["kind"] == "adopt":
             yield line, row["peer"], Version(*row["version"])

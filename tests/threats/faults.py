@@ -45,19 +45,19 @@ def die_at(folder: Path, touch: int) -> None:
 
 def late_bodies(seconds: float) -> None:
     """Whoever pulls the model has its header at once, and the body so much later."""
-    from coterie.peer import wire
-    from coterie.peer.grpc_server import GrpcServer
-    from coterie.peer.wire_pb2 import Answer
+    from coterie.peer.transport import codec
+    from coterie.peer.transport.grpc_server import GrpcServer
+    from coterie.peer.transport.wire_pb2 import Answer
 
     async def pull(self: Any, data: bytes, context: Any) -> None:
         async with self._call("pull", context) as caller:
-            answer = self._admit(wire.read_ask(data), caller)
-            letter = await self._answers.offer(caller.id)
-            answer.header.CopyFrom(wire.header(self._schema, self._terms, letter))
-            await self._write(context, answer)
+            answer = self._admit(codec.read_ask(data), caller)
+            envelope, stream = await self._handler.offer(caller.id), self._stream(context)
+            answer.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
+            await stream.write(answer)
             await asyncio.sleep(seconds)
-            for chunk in wire.chunks(self._schema, letter.message, self._limits.chunk):
-                await self._write(context, Answer(chunk=chunk))
+            for chunk in codec.chunks(self._schema, envelope.message, self._limits.chunk):
+                await stream.write(Answer(chunk=chunk))
 
     GrpcServer._pull = pull  # type: ignore[method-assign]
 

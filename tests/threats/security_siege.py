@@ -16,19 +16,20 @@ from typing import Any
 import pytest
 
 from coterie.core.types import Message
-from coterie.peer import wire
-from coterie.peer.authority import Authority
+from coterie.peer.config import PeerConfig
 from coterie.peer.errors import PeerError, Reason, Refused
-from coterie.peer.grpc_client import GrpcTransport
-from coterie.peer.grpc_common import SERVICE, Channel, grpc
-from coterie.peer.identity import Identity
-from coterie.peer.records import NONCE, DenyList, Packet, Record
-from coterie.peer.schema import Schema
-from coterie.peer.settings import Settings
-from coterie.peer.transport import Letter, Version
-from coterie.peer.wire_pb2 import Ask
+from coterie.peer.identity.authority import Authority
+from coterie.peer.identity.identity import Identity
+from coterie.peer.identity.trust import DenyList
+from coterie.peer.membership.records import RECORD_NONCE_BYTES, Packet, Record
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import ModelEnvelope, Version
+from coterie.peer.transport.grpc_client import GrpcTransport
+from coterie.peer.transport.grpc_common import SERVICE, Channel, grpc
+from coterie.peer.transport.schema import Schema
+from coterie.peer.transport.wire_pb2 import Ask
 from tests.peer.forgeries import Forgery
-from tests.peer.loopback import Federation, calling, raw_channel, reason, wearing
+from tests.peer.loopback import FakeCA, calling, raw_channel, reason, wearing
 from tests.threats.world import World
 
 __all__ = ["ATTACKERS", "HOME", "Siege", "rejected", "turned_away"]
@@ -37,7 +38,7 @@ ATTACKERS = ("p2", "p3")
 HOME = "p0"
 
 
-class _Members(Federation):
+class _Members(FakeCA):
     """The federation of a CA that is there already."""
 
     def __init__(self, folder: Path, authority: Authority) -> None:
@@ -48,15 +49,15 @@ class Siege:
     """What an attacker knows: the address, the terms and the form of the models of p0."""
 
     def __init__(self, folder: Path) -> None:
-        self.world = World(folder, 2)
+        self.world = World(folder, 2, tls_failures=True)
         self.address = self.world.addresses[0]
         self.members = _Members(folder / "attackers", self.world.authority)
         self._identities: dict[str, Identity] = {}
-        settings = Settings.load(folder / HOME / "peer.toml")
+        settings = PeerConfig.load(folder / HOME / "peer.toml")
         client = settings.client_of(HOME, settings.federation(None))
         self.message: Message = client.offer(client.first(), 0)
         self.schema = Schema.of(self.message, client.own.names)
-        self.terms = wire.Terms("wards", settings.run, settings.method.name, self.schema.hash)
+        self.terms = codec.SessionTerms("wards", settings.run, settings.method.name, self.schema.hash)
         self._event = 0
 
     def begin(self) -> None:
@@ -82,19 +83,19 @@ class Siege:
 
     def letter(
         self, sender: str = "p2", message: Message | None = None, version: Version | None = None
-    ) -> Letter:
+    ) -> ModelEnvelope:
         """A model of the right form, newer than all before."""
         self._event += 1
         version = version or Version(1, self._event)
-        return wire.letter(self.schema, sender, self.terms.run, version, message or self.message)
+        return codec.seal(self.schema, sender, self.terms.run, version, message or self.message)
 
     def ask(self, **fields: Any) -> bytes:
         """A well-formed opening of any call, with changes."""
         return Ask(**{"terms": self.terms.encode(), "nonce": bytes(32), **fields}).SerializeToString()
 
-    def opening(self, letter: Letter | None = None, **changes: Any) -> bytes:
+    def opening(self, letter: ModelEnvelope | None = None, **changes: Any) -> bytes:
         """Of a push."""
-        header = wire.header(self.schema, self.terms, letter or self.letter())
+        header = codec.header(self.schema, self.terms, letter or self.letter())
         for name, value in changes.items():
             setattr(header, name, value)
         return self.ask(header=header)
@@ -103,9 +104,9 @@ class Siege:
         """Of a push whose body has the announced digest, whatever it is."""
         return self.opening(digest=hashlib.sha256(body).digest())
 
-    def chunks(self, letter: Letter) -> list[bytes]:
+    def chunks(self, letter: ModelEnvelope) -> list[bytes]:
         """The rest of a push."""
-        return [Ask(chunk=c).SerializeToString() for c in wire.chunks(self.schema, letter.message, 2**16)]
+        return [Ask(chunk=c).SerializeToString() for c in codec.chunks(self.schema, letter.message, 2**16)]
 
     def channel(self, name: str = "p2", **settings: Any) -> AbstractAsyncContextManager[Channel]:
         """To p0, as this member."""
@@ -118,13 +119,15 @@ class Siege:
     async def gossip(self, channel: Channel, packet: bytes) -> bytes:
         """The packet with which p0 answers; what it refuses is raised by gRPC."""
         data = self.ask(packet=packet)
-        answer = wire.read_answer(await channel.unary_unary(f"/{SERVICE}/Gossip")(data, timeout=10))
+        answer = codec.read_answer(await channel.unary_unary(f"/{SERVICE}/Gossip")(data, timeout=10))
         return answer.packet
 
     def record(self, name: str = "p2", address: str = "127.0.0.1:9", **fields: Any) -> Record:
         """What a member says of itself, newer than all before."""
         identity = self.identity(name)
-        plain = Record(name, address, 1, bytes(NONCE), time.time_ns(), False, identity.certificate_der)
+        plain = Record(
+            name, address, 1, bytes(RECORD_NONCE_BYTES), time.time_ns(), False, identity.certificate_der
+        )
         return plain._replace(**fields).sign(identity.sign, identity.federation)
 
     def packet(self, *records: Record, deny: DenyList | None = None) -> bytes:
@@ -141,7 +144,7 @@ class Siege:
     def taken(self) -> list[dict[str, Any]]:
         """What p0 took from attackers."""
         adopted = [row for row in self.world.rows(HOME, "adopt") if row["peer"] in ATTACKERS]
-        woken = [row for row in self.world.rows(HOME, "wake") if {x[0] for x in row["heard"]} & {*ATTACKERS}]
+        woken = [row for row in self.world.rows(HOME, "mix") if {x[0] for x in row["heard"]} & {*ATTACKERS}]
         return adopted + woken
 
     @contextlib.contextmanager

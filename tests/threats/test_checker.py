@@ -24,7 +24,7 @@ TRUE: Histories = {
         start(10, "p0"),
         {"kind": "local", "t": [1, 4], "event": 4},
         {"kind": "slot", "peer": "p1", "slot": 1, "event": None, "t": 4},
-        {"kind": "wake", "t": 4, "heard": [["p1", [7, 2], 1]], "event": 5},
+        {"kind": "mix", "t": 4, "heard": [["p1", [7, 2], 1]], "event": 5},
         {"kind": "told", "t": 4, "peers": ["p1"]},
         {"kind": "local", "t": [5, 6], "event": 7},
         start(11, "p0"),

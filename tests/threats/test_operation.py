@@ -18,10 +18,10 @@ import pytest
 
 from coterie.core.errors import RunError
 from coterie.peer.errors import PeerError
-from coterie.peer.metrics import MOST
+from coterie.peer.observability.status_server import MOST
 from coterie.replay import replay
 from coterie.runs import Run
-from coterie.runs.text import caption
+from coterie.runs.results import caption
 from coterie.swarm import swarm
 from coterie.swarm.plan import free_ports
 from coterie.swarm.process import PeerProcess
@@ -104,7 +104,7 @@ def test_one_bit_of_a_journal_is_flipped(tmp_path: Path) -> None:
         world.start("p1")
         world.agree(seconds=30)
         world.exchanged()
-        (damage,) = world.said("p1", "damaged")
+        (damage,) = world.said("p1", "journal_damaged")
         assert damage["level"] == "error"
         assert "is damaged in line 1, from byte 0 on: its checksum does not fit" in damage["why"]
         (aside,) = file.parent.glob("journal.damaged-*.jsonl")

@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.records import DenyList, Record
-from coterie.peer.transport import Version
+from coterie.peer.identity.trust import DenyList
+from coterie.peer.membership.records import Record
+from coterie.peer.transport.base import Version
+from coterie.peer.transport.grpc_common import SERVICE, grpc
+from tests.peer.fake_federation import forged
 from tests.peer.forgeries import CLIENT, DAY, SERVER, Forgery, below_a_leaf, client_hello, stranger
-from tests.peer.loopback import Desk, reason, refused_push, serving
+from tests.peer.loopback import FakeNode, reason, refused_push, serving
 from tests.threats.security_siege import HOME, Siege, rejected, turned_away
 from tests.threats.world import opened
 
@@ -80,7 +82,7 @@ def test_row_02_plaintext_and_old_tls(siege: Siege) -> None:
 def test_row_03_a_member_answers_at_the_address_of_another(siege: Siege) -> None:
     async def main() -> None:
         p3 = siege.identity("p3")
-        desk = Desk(siege.letter("p3"))
+        desk = FakeNode(siege.letter("p3"))
         async with (
             serving(p3, desk, siege.schema, run=siege.terms.run, algorithm=siege.terms.algorithm) as (
                 _,
@@ -179,16 +181,16 @@ def test_row_08_forged_and_rolled_back_lists(siege: Siege) -> None:
     siege.identity("p8")
     second = siege.world.authority.revoke("p8")
     p2 = siege.identity()
-    forged = type(second).sign(p2.sign, p2.federation, second.version + 1, frozenset())
+    theirs = type(second).sign(p2.sign, p2.federation, second.version + 1, frozenset())
 
     async def main() -> None:
         async with siege.channel() as channel:
             await siege.gossip(channel, siege.packet(siege.record(), deny=second))
             assert (
-                await rejected(siege.gossip(channel, siege.packet(siege.record(), deny=forged)))
+                await rejected(siege.gossip(channel, siege.packet(siege.record(), deny=theirs)))
                 == "signature"
             )
-            assert await rejected(siege.gossip(channel, siege.packet(deny=forged))) == "signature"
+            assert await rejected(siege.gossip(channel, siege.packet(deny=theirs))) == "signature"
             await siege.gossip(channel, siege.packet(siege.record(), deny=first))  # old: no effect
         async with siege.channel("p8") as channel:
             assert await rejected(siege.gossip(channel, siege.packet())) == "revoked"
@@ -215,13 +217,13 @@ def test_row_08_forged_and_stale_gossip_about_others(siege: Siege) -> None:
             await siege.gossip(channel, siege.packet(siege.record("p3", "127.0.0.1:10")))
             await siege.gossip(channel, siege.packet(new))
             await siege.gossip(channel, siege.packet(old))  # stale: no effect
-            for forged, why in (
+            for lie, why in (
                 (by_p2, "signature"),
                 (with_own_certificate, "identity"),
                 (of_p1.sign(p2.sign, p2.federation), "identity"),
-                (new._replace(version=new.version + 1), "signature"),
+                (forged(new, version=new.version + 1), "signature"),
             ):
-                assert await rejected(siege.gossip(channel, siege.packet(forged))) == why
+                assert await rejected(siege.gossip(channel, siege.packet(lie))) == why
         assert (where("p1"), where("p2"), where("p3")) == (
             siege.world.addresses[1],
             new.address,

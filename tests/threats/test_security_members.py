@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from coterie.peer.authority import REQUEST, request
 from coterie.peer.errors import PeerError, Reason, Refused
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.identity import Identity
-from coterie.peer.records import LARGEST_NUMBER, Packet, Record
-from coterie.peer.transport import Version
+from coterie.peer.identity.authority import REQUEST, request
+from coterie.peer.identity.identity import Identity
+from coterie.peer.identity.trust import LARGEST_NUMBER
+from coterie.peer.membership.records import Packet, Record
+from coterie.peer.transport.base import Version
+from coterie.peer.transport.grpc_common import SERVICE, grpc
 from tests.threats.security_siege import HOME, Siege, rejected
 from tests.threats.world import World
 
@@ -53,7 +54,7 @@ async def steal(siege: Siege, thief: Identity) -> list[Reason]:
 
 def heard(world: World, since: int) -> list[Any]:
     """Of p1 by p0, under the certificate that began then."""
-    woken = world.rows(HOME, "wake")
+    woken = world.rows(HOME, "mix")
     pulled = [x for row in woken for x, s in zip(row["heard"], row["since"], strict=True) if s == since]
     pushed = [row for row in world.rows(HOME, "adopt") if row["peer"] == OWNER and row["since"] == since]
     return [x for x in pulled if x[0] == OWNER] + pushed
@@ -202,14 +203,14 @@ def test_row_25_who_pushes_without_gossip_is_shown_and_who_flaps_does_not_fill_t
         assert metric(siege, 'coterie_members{state="silent"}') >= 1
         flaps = 0
         async with siege.channel("p4") as channel:
-            while not any(line.get("left_out") for line in about("p4")):
+            while not any(line.get("left_out") for line in naming_file("p4")):
                 record = siege.record("p4", left=flaps % 2 == 0)
                 await siege.gossip(channel, siege.packet(record))
                 flaps += 1
                 await asyncio.sleep(0.03)  # not so fast that its calls are refused
-        assert flaps > 3 * len(about("p4"))
+        assert flaps > 3 * len(naming_file("p4"))
 
-    def about(name: str) -> list[dict[str, Any]]:
+    def naming_file(name: str) -> list[dict[str, Any]]:
         return [line for line in world.said(HOME, "left", "alive") if line["peer"] == name]
 
     async def bounded() -> None:

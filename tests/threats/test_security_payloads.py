@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from coterie.peer import wire
 from coterie.peer.errors import Reason, Refused
-from coterie.peer.grpc_common import SERVICE, grpc
-from coterie.peer.records import MOST_RECORDS, Record
-from coterie.peer.transport import Version
-from coterie.peer.wire_pb2 import Ask
+from coterie.peer.membership.records import MOST_RECORDS, Record
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import Version
+from coterie.peer.transport.grpc_common import SERVICE, grpc
+from coterie.peer.transport.wire_pb2 import Ask
 from tests.peer.attacks import bodies, pieces, values
 from tests.peer.forgeries import client_hello
-from tests.peer.loopback import Federation, raw_push
+from tests.peer.loopback import FakeCA, raw_push
 from tests.threats.security_siege import HOME, Siege, rejected
 from tests.threats.world import opened
 
@@ -80,7 +80,7 @@ def test_row_12_too_much(siege: Siege) -> None:
         async with siege.channel() as channel:
             await rejected(raw_push(channel, [siege.opening(length=2**63)]))
             await rejected(raw_push(channel, [siege.opening(letter), *siege.chunks(letter), piece]))
-            whole = b"".join(wire.chunks(siege.schema, letter.message, 2**18))
+            whole = b"".join(codec.chunks(siege.schema, letter.message, 2**18))
             await rejected(
                 raw_push(channel, [siege.opening(letter), Ask(chunk=whole + b"!").SerializeToString()])
             )
@@ -159,7 +159,7 @@ def test_row_15_floods_and_slow_lorises(siege: Siege) -> None:
 
 
 def test_row_16_a_flood_of_members(siege: Siege, tmp_path: Path) -> None:
-    elsewhere = Federation(tmp_path, "wards")
+    elsewhere = FakeCA(tmp_path, "wards")
     fakes = []
     for i in range(50):
         stranger = elsewhere.identity(f"x{i}")

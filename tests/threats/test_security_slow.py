@@ -36,14 +36,14 @@ def rates(world: World, seconds: float) -> list[float]:
     world.until(lambda: all(world.t(name) >= t + 40 * seconds for name, t in first.items()), 10 * seconds)
     for name, other in (QUICK, QUICK[::-1]):
         last = world.t(name)
-        times = [row["t"] for row in world.rows(name, "wake") if other in senders(row)]
+        times = [row["t"] for row in world.rows(name, "mix") if other in senders(row)]
         found.append(sum(first[name] < t <= last for t in times) * 40 / (last - first[name]))
     return found
 
 
 def taken(world: World, name: str, other: str) -> int:
     """How many models of the other one a peer took, from an answer or a broadcast."""
-    answers = sum(other in senders(row) for row in world.rows(name, "wake"))
+    answers = sum(other in senders(row) for row in world.rows(name, "mix"))
     return answers + sum(bool(row["peer"] == other) for row in world.rows(name, "adopt"))
 
 

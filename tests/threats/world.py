@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from coterie.core.toml import dumps
-from coterie.peer import journal
-from coterie.peer.authority import BACKDATED, REQUEST, Authority, request
-from coterie.peer.identity import Identity
-from coterie.peer.settings import ENDLESS, Settings
-from coterie.swarm.plan import free_ports, names, peer_settings, world_of
+from coterie.peer.config import ENDLESS, PeerConfig
+from coterie.peer.identity.authority import BACKDATED, REQUEST, Authority, request
+from coterie.peer.identity.identity import Identity
+from coterie.peer.persistence import journal
+from coterie.swarm.plan import free_ports, names, peer_configs, world_of
 from coterie.swarm.process import PeerProcess
 from tests.engine.small import experiment
 from tests.threats.wire import NoMachinesError, Wire, enter
@@ -76,7 +76,7 @@ class World:
         ports = [PORT] * count if wire else free_ports(count)
         self.addresses = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
         seed = f"p0@{self.addresses[0]}"
-        everybody = peer_settings(
+        everybody = peer_configs(
             world_of(small, "KD-PDFL"),
             [PORT] * (count + 2),
             **{**CALM, **common},
@@ -113,11 +113,11 @@ class World:
         """Write a peer's settings."""
         file = self.folder / name / "peer.toml"
         file.parent.mkdir(exist_ok=True)
-        file.write_text(dumps(Settings.parse(values).plain()))
+        file.write_text(dumps(PeerConfig.parse(values).plain()))
 
     def change(self, name: str, **values: Any) -> None:
         """Other settings, from the next start on."""
-        self.settle(name, {**Settings.load(self.folder / name / "peer.toml").plain(), **values})
+        self.settle(name, {**PeerConfig.load(self.folder / name / "peer.toml").plain(), **values})
 
     def start(self, *some: str) -> None:
         """These, or all."""

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from coterie import __version__
 from coterie.cli import (
     bench,
     ca,
@@ -83,9 +84,7 @@ app.command(context_settings=bench.ALL_WORDS, add_help_option=False)(bench.bench
 @app.callback(invoke_without_command=True)
 def _options(version: bool = typer.Option(False, "--version", help="Show the version and stop.")) -> None:
     if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"coterie {installed('coterie')}")
+        typer.echo(f"coterie {__version__}")
         raise typer.Exit
 
 

@@ -1,4 +1,4 @@
-"""`coterie ca`: who is a member of a federation: certificates made, issued and taken back."""
+"""`coterie ca`: certificates of the members of a federation, made, issued and taken back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def init(
 
     Example:  coterie ca init wards
     """
-    from coterie.peer.authority import Authority
+    from coterie.peer.identity.authority import Authority
 
     authority = Authority.create(out, name)
     typer.echo(f"CA of {name!r} until {authority.anchor.certificate.not_valid_after_utc:%Y-%m-%d} in {out}")
@@ -53,8 +53,8 @@ def request(
 
     Example:  coterie ca request p0
     """
-    from coterie.peer.authority import REQUEST
-    from coterie.peer.authority import request as make
+    from coterie.peer.identity.authority import REQUEST
+    from coterie.peer.identity.authority import request as make
 
     folder = out if out is not None else Path(peer)
     mark = make(folder, peer)
@@ -86,14 +86,14 @@ def issue(
 
       coterie ca issue p0/peer.csr --renew --days 30
     """
-    from coterie.peer import files
-    from coterie.peer.authority import Authority
-    from coterie.peer.identity import about
+    from coterie.peer.identity import key_files
+    from coterie.peer.identity.authority import Authority
+    from coterie.peer.identity.identity import naming_file
 
     authority = Authority.open(folder)
-    data = files.read(asked, "make it with: coterie ca request ID")
+    data = key_files.read(asked, "make it with: coterie ca request ID")
     to = out if out is not None else asked.parent
-    with about(asked):
+    with naming_file(asked):
         issued = authority.issue(data, to, days, renew=renew)
     typer.echo(
         f"{issued.id!r} of {authority.anchor.federation!r} until {issued.not_after:%Y-%m-%d %H:%M} UTC"
@@ -108,7 +108,7 @@ def revoke(peer: Peer, folder: Folder = Path("ca")) -> None:
 
     Example:  coterie ca revoke p0
     """
-    from coterie.peer.authority import Authority
+    from coterie.peer.identity.authority import Authority
 
     authority = Authority.open(folder)
     before = authority.deny

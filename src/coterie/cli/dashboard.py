@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from coterie.dashboard.source import Shelf
+    from coterie.dashboard.sources import SourceIndex
 
 __all__ = ["dashboard"]
 
@@ -54,22 +54,23 @@ def dashboard(
     import webbrowser
 
     from coterie.core.errors import RunError
-    from coterie.dashboard.server import prepare
+    from coterie.dashboard.app import prepare
 
     if not runs.exists() and runs != Path("runs"):  # which is there from the first run on
         raise RunError(f"{runs}: no such folder; name the one that holds the run folders")
 
-    def show(shelf: Shelf | Path, page: str = "") -> None:
-        served = prepare(shelf, host, port, token)
+    def show(index: SourceIndex | Path, page: str = "") -> None:
+        served = prepare(index, host, port, token)
         typer.echo(f"dashboard  {served.address}{page}   (Ctrl-C stops it)")
         if browser:
             webbrowser.open(served.address + page)
         served.serve()
 
     if peers:
-        from coterie.dashboard.swarm_shelf import SwarmShelf, located
+        from coterie.dashboard.live import SwarmSource, peer_location
+        from coterie.dashboard.sources import SWARM_PAGE, RunIndex
 
-        with contextlib.closing(SwarmShelf([located(peer) for peer in peers], runs)) as shelf:
-            show(shelf, shelf.page)
+        with contextlib.closing(SwarmSource([peer_location(peer) for peer in peers])) as swarm:
+            show(RunIndex(runs, swarm), SWARM_PAGE)
     else:
         show(runs)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.options import Json
-from coterie.cli.starting import starting
+from coterie.cli.common import Json, starting
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -46,8 +45,8 @@ def ls(root: Root = None, as_json: Json = False) -> None:
     """
     import json
 
-    from coterie import terminal
     from coterie.data_files.catalogue import catalogue
+    from coterie.runs import tables
 
     with starting("looking for data sets"):
         entries = catalogue()
@@ -69,8 +68,8 @@ def ls(root: Root = None, as_json: Json = False) -> None:
         (name, one["state"], _megabytes(one["size"]), one["where"], one["what"])
         for name, one in found.items()
     ]
-    console = terminal.console(lines=True)
-    console.print(terminal.Table(columns, rows, words=("name", "state", "where", "what")))
+    console = tables.console(lines=True)
+    console.print(tables.Table(columns, rows, words=("name", "state", "where", "what")))
     for terms in dict.fromkeys(one["terms"] for one in found.values()):
         names = [name for name, one in found.items() if one["terms"] == terms]
         console.print(f"\n{', '.join(names)}: {terms}", style="dim", markup=False, soft_wrap=True)

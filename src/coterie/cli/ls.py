@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coterie.cli.options import Json
-from coterie.cli.starting import starting
+from coterie.cli.common import Json, starting
 
 __all__ = ["ls"]
 
@@ -61,6 +60,10 @@ def ls(
 
 
 def _all(folders: Sequence[str], as_json: bool) -> None:
+    from coterie.core.registry import import_packages
+
+    for error in import_packages():
+        typer.echo(error, err=True)
     if as_json:
         typer.echo(json.dumps({folder: _found(folder) for folder in folders}, indent=2))
         return
@@ -90,7 +93,7 @@ def _found(folder: str) -> dict[str, Any]:
 def _status(folder: Path) -> dict[str, Any]:
     from coterie.core.errors import RunError
     from coterie.runs import Run
-    from coterie.sweep.reading import Sweep
+    from coterie.studies.sweep.folder import Sweep
 
     try:
         if Sweep.there(folder):
@@ -132,15 +135,16 @@ def _preset(name: str, as_json: bool) -> None:
 
 
 def _options(kind: str, name: str, as_json: bool) -> None:
-    from coterie.core.registry import describe, options
+    from coterie.core.registry import describe, options, package_of
 
     plugin = _plugin(kind, name)
     found = [] if kind == "distance" else options(plugin)  # what it compares is no option
+    package = package_of(plugin)
     if as_json:
         facts = {"kind": kind, "about": describe(plugin), "options": [o._asdict() for o in found]}
-        typer.echo(json.dumps(facts, indent=2))
+        typer.echo(json.dumps(facts | ({"package": package} if package else {}), indent=2))
         return
-    _print(("", ""), [(kind, describe(plugin))])
+    _print(("", ""), [(kind, describe(plugin)), *([("package", package)] if package else [])])
     if found:
         _print(("option", "default", "values", "meaning"), found)
     else:
@@ -150,9 +154,8 @@ def _options(kind: str, name: str, as_json: bool) -> None:
 def _print(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """One line each in a pipe, for grep."""
     from rich.padding import Padding
-    from rich.text import Text
 
-    from coterie.terminal import Table, console
+    from coterie.runs.tables import Cell, Table, console
 
-    table = Table(columns, [(Text(first, "cyan"), *rest) for first, *rest in rows], words=columns)
+    table = Table(columns, [(Cell(first, colour="cyan"), *rest) for first, *rest in rows], words=columns)
     console(lines=True).print(Padding(table, (0, 0, 0, 2), expand=False))

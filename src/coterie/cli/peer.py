@@ -1,4 +1,4 @@
-"""`coterie peer`: one real peer, and how it is getting on."""
+"""`coterie peer`: run one real peer, and watch one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(
 
     Example:  coterie peer run PEER.toml
     """
-    from coterie.peer.process import run as serve
+    from coterie.peer.app import run as serve
 
     serve(file, data)
 
@@ -64,15 +64,15 @@ def status(
 
     from rich.live import Live
 
-    from coterie import terminal
     from coterie.cli.peer_table import table
-    from coterie.peer.watch import status as fetched
+    from coterie.peer.observability.status_client import status as fetched
+    from coterie.runs import tables
 
     first = fetched(where)
     if as_json:
         typer.echo(json.dumps(first, indent=2))
         return
-    console = terminal.console()
+    console = tables.console()
     if once or not console.is_terminal:
         console.print(table(first))
         return

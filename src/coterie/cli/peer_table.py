@@ -1,4 +1,4 @@
-"""The status of a peer as a table."""
+"""Table of a peer's status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from coterie.terminal import Table
+from coterie.runs.tables import Cell, Table
 
 __all__ = ["percent", "table"]
 
@@ -24,7 +24,7 @@ _STYLES = {
 
 
 def table(status: Mapping[str, Any]) -> RenderableType:
-    """Members with weight and last exchange, and a summary above them."""
+    """Draw the members with weight and last exchange, and a summary above them."""
     evaluated = status["evaluated"]
     connections = status.get("connections", {"open": {}})
     count = sum(connections["open"].values())
@@ -45,7 +45,7 @@ def table(status: Mapping[str, Any]) -> RenderableType:
             (
                 member["id"],
                 member["address"],
-                Text(state, _STYLES.get(state, "default")),
+                Cell(state, colour=_STYLES.get(state, "default")),
                 "–" if member["weight"] is None else f"{member['weight']:.3f}",
                 "never" if member["heard"] is None else f"{member['heard']:.0f} s ago",
                 str(outcomes.get("pulled", 0)),
@@ -74,5 +74,5 @@ def table(status: Mapping[str, Any]) -> RenderableType:
 
 
 def percent(share: float | None) -> str:
-    """87.5 %, or a dash."""
+    """Write a share as 87.5 %, or a dash."""
     return "–" if share is None else f"{share:.1%}"

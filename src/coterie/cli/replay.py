@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, starting
 
 __all__ = ["replay"]
 
@@ -31,16 +30,14 @@ def replay(
 
     Example:  coterie swarm --out runs/swarm && coterie replay runs/swarm
     """
-    from rich.text import Text
-
-    from coterie import terminal
     from coterie.core.errors import ConfigError
+    from coterie.runs import tables
 
     if missing := [str(folder) for folder in logs if not folder.is_dir()]:
         raise ConfigError(f"{', '.join(missing)}: no such folder; name the state folders of peers")
     with starting("reading the journals"):
         from coterie.replay import replay as again
-    console = terminal.console()
+    console = tables.console()
     with console.status("computing again") as shown:
         found = again(
             logs,
@@ -54,21 +51,21 @@ def replay(
             str(one.lives),
             str(one.t),
             str(one.steps),
-            str(one.wakes),
+            str(one.mixes),
             str(one.adoptions),
             *(("never saved", "–") if one.version is None else (f"{one.model:.0e}", f"{one.graph:.0e}")),
-            Text("yes", "green") if one.agrees else Text("no", "bold red"),
+            tables.Cell("yes", colour="green") if one.agrees else tables.Cell("no", colour="bold red"),
         )
         for one in found
     ]
-    table = terminal.Table(
-        ("peer", "lives", "t", "steps", "wakes", "adopted", "model", "graph", "agrees"),
+    table = tables.Table(
+        ("peer", "lives", "t", "steps", "mixed", "adopted", "model", "graph", "agrees"),
         rows,
         title="replay",
         note=f"model and graph: the largest difference between what a peer saved and what the simulator "
         f"computes; at most {found[0].tolerance:g} of the larger number (or of one) is agreement",
         words=("peer",),
-        spare=("wakes", "adopted", "lives", "steps"),
+        spare=("mixed", "adopted", "lives", "steps"),
     )
     console.print(table)
     if all(one.agrees for one in found):

@@ -25,11 +25,11 @@ def report(
 
       coterie report quickstart label-skew --no-figures
     """
-    from coterie.cli.folders import found
+    from coterie.cli.common import found
     from coterie.core.errors import ConfigError
-    from coterie.dashboard.figures import images
-    from coterie.dashboard.report import report as page
+    from coterie.dashboard.export import report as page
     from coterie.runs import Run
+    from coterie.runs.plots.paper import images
     from coterie.storage.files import file_names, publish, refuse_foreign
 
     folders = [found(run) for run in runs]

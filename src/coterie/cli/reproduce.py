@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data, Device, Json
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, Device, Json, starting
 
 __all__ = ["reproduce"]
 
@@ -62,19 +61,18 @@ def reproduce(
 
       coterie reproduce table1 --resume     (after Ctrl-C, a crash or a power cut)
     """
-    from coterie import terminal
-    from coterie.cli.stopped import leave
+    from coterie.cli.common import leave
+    from coterie.runs import tables
     from coterie.storage.files import encode
 
     with starting(f"reading {target}"):
         from coterie.api import Stopped
-        from coterie.cli.progress import progress
-        from coterie.reproduce import sheets
-        from coterie.reproduce.reproduction import reproduce as carry_out
+        from coterie.cli.progress.run import progress
+        from coterie.studies.reproduce import reproduction
 
-    console = terminal.console(stderr=as_json)
+    console = tables.console(stderr=as_json)
     try:
-        report = carry_out(
+        report = reproduction.reproduce(
             target,
             dataset,
             data=data,
@@ -94,8 +92,8 @@ def reproduce(
         return
     for header in report.headers:
         console.print(header, highlight=False, markup=False, soft_wrap=True)
-    for sheet in report.sheets:
-        console.print(sheets.terminal(sheet), "")
+    for table in report.tables:
+        console.print(table, "")
     if report.values["left_out"]:
         console.print(
             f"left out, for its files are not there: {', '.join(report.values['left_out'])}", style="yellow"

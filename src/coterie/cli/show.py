@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Json
+from coterie.cli.common import Json
 
 __all__ = ["show"]
 
@@ -29,11 +29,10 @@ def show(
 
       coterie show quickstart --json | jq '.methods["KD-PDFL"].personal.mean'
     """
-    from coterie import terminal
-    from coterie.cli.folders import found
+    from coterie.cli.common import found
     from coterie.core.errors import ConfigError
-    from coterie.runs import Run, text
-    from coterie.sweep.reading import Sweep
+    from coterie.runs import Run, results, tables
+    from coterie.studies.sweep.folder import Sweep
 
     if as_json and markdown:
         raise ConfigError("--json and --markdown are two forms of the same table; choose one")
@@ -43,8 +42,8 @@ def show(
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif markdown:
-        typer.echo(text.markdown(summary))
+        typer.echo(results.markdown(summary))
     else:
-        terminal.console().print(text.table(summary))
+        tables.console().print(results.table(summary))
         if isinstance(one, Run) and one.way_on:
             typer.echo(f"continue with: {one.way_on}")

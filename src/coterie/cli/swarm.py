@@ -1,4 +1,4 @@
-"""`coterie swarm`: real peers on this machine, in one command."""
+"""`coterie swarm`: run real peers on this machine, in one command."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data, Sets
-from coterie.cli.settings import overrides
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, Sets, overrides, starting
 
 __all__ = ["swarm"]
 
@@ -55,16 +53,15 @@ def swarm(
 
       coterie swarm -n 4 --preset mixture --iterations 200 --set exchange.loss=0.2
     """
-    from coterie import terminal
     from coterie.core.errors import ConfigError, UnknownNameError
     from coterie.core.signals import stop_on_signal
-    from coterie.runs import free_name
-    from coterie.runs.text import table
+    from coterie.runs import free_name, tables
+    from coterie.runs.results import table
 
     changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "grid": {}, "name": "swarm"}
     changes |= overrides(sets or [])
     with starting(f"reading {preset}"):
-        from coterie.cli.swarm_progress import progress
+        from coterie.cli.progress.swarm import progress
         from coterie.experiment import Experiment
         from coterie.swarm import swarm as fly
 
@@ -76,7 +73,7 @@ def swarm(
         )
     if method not in chosen.methods:
         raise UnknownNameError(f"method of {preset}", method, chosen.methods)
-    console = terminal.console()
+    console = tables.console()
     folder = out or free_name(Path("runs") / "swarm")
     with contextlib.ExitStack() as beside:
         page = beside.enter_context(_page(folder, chosen.data.clients, port)) if dashboard else None
@@ -104,13 +101,14 @@ def swarm(
 
 @contextlib.contextmanager
 def _page(folder: Path, peers: int, port: int) -> Iterator[Thread]:
-    """The live page over the peers that are about to start, and over their results."""
-    from coterie.dashboard.server import prepare
-    from coterie.dashboard.swarm_shelf import SwarmShelf
+    """Serve the live page over the peers that are about to start, and over their results."""
+    from coterie.dashboard.app import prepare
+    from coterie.dashboard.live import SwarmSource
+    from coterie.dashboard.sources import SWARM_PAGE, RunIndex
     from coterie.swarm.plan import states
 
-    with contextlib.closing(SwarmShelf(states(folder, peers), folder, run=folder.resolve().name)) as shelf:
-        served = prepare(shelf, port=port)
-        typer.echo(f"dashboard  {served.address}{shelf.page}")
+    with contextlib.closing(SwarmSource(states(folder, peers), run=folder.resolve().name)) as swarm:
+        served = prepare(RunIndex(folder, swarm), port=port)
+        typer.echo(f"dashboard  {served.address}{SWARM_PAGE}")
         with served.meanwhile() as thread:
             yield thread

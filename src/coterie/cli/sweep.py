@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Device, Json, Seeds, Sets
-from coterie.cli.settings import overrides
-from coterie.cli.starting import starting
+from coterie.cli.common import Device, Json, Seeds, Sets, overrides, starting
 
 __all__ = ["sweep"]
 
@@ -65,12 +63,12 @@ def sweep(
     """
     from rich.markup import escape
 
-    from coterie import terminal
-    from coterie.cli.stopped import leave
+    from coterie.cli.common import leave
     from coterie.core.errors import ConfigError
-    from coterie.runs.text import table
+    from coterie.runs import tables
+    from coterie.runs.results import table
     from coterie.storage.files import encode
-    from coterie.sweep.reading import Sweep
+    from coterie.studies.sweep.folder import Sweep
 
     if grid is None:
         if not (resume and out):
@@ -79,18 +77,17 @@ def sweep(
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
     with starting(f"reading {grid}"):
-        from coterie.sweep.conduct import SweepStopped
-        from coterie.sweep.conduct import sweep as conduct
-        from coterie.sweep.grid import read
-        from coterie.sweep.view import view
+        from coterie.cli.progress.sweep import progress
+        from coterie.studies.sweep import runner
+        from coterie.studies.sweep.grid import read
 
         chosen = read(grid, changes)
-    console = terminal.console(stderr=as_json)
+    console = tables.console(stderr=as_json)
     keys = ", ".join(f"{path} ({len(values)})" for path, values in chosen.keys.items())
     console.print(f"[bold]{chosen.base.name}[/bold]: a sweep over {escape(keys)}")
     try:
-        with view(console) as shown:
-            found = conduct(
+        with progress(console) as view:
+            found = runner.sweep(
                 chosen,
                 out,
                 ray=ray,
@@ -99,10 +96,10 @@ def sweep(
                 cpus=cpus,
                 worlds=worlds,
                 retries=retries,
-                view=shown,
+                view=view,
                 checkpoint_every=checkpoint,
             )
-    except SweepStopped as stopped:
+    except runner.SweepStopped as stopped:
         where = ["--ray", ray] if ray else []
         leave(console, stopped, ["sweep", "--resume", "--out", str(stopped.path), *where])
     summary = found.summary()

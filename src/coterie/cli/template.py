@@ -8,21 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from coterie.core.registry import KINDS
 from coterie.core.toml import assignment
 from coterie.experiment import Experiment, Plugin
+from coterie.experiment.schema import PLUGINS
 
 __all__ = ["template"]
 
-_SEE = {
-    "methods": "coterie ls algorithms",
-    "model": "coterie ls models",
-    "set": "coterie ls datasets",
-    "partition": "coterie ls partitions",
-    "shift": "coterie ls shifts",
-    "attack": "coterie ls attacks",
-    "channel": "coterie ls channels",
-    "topology": "coterie ls topologies",
-}
+_SEE = {path.rpartition(".")[2]: f"coterie ls {KINDS[kind]}" for path, kind in PLUGINS.items()}
 """Where the choices for a key are listed."""
 
 

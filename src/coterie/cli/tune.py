@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data, Device, Json, Sets
-from coterie.cli.settings import overrides
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, Device, Json, Sets, overrides, starting
 
 __all__ = ["tune"]
 
@@ -48,18 +46,18 @@ def tune(
     """
     import json
 
-    from coterie import terminal
+    from coterie.runs import tables
 
     changes = overrides(sets or []) | ({"device": device} if device is not None else {})
     with starting(f"reading {experiment}"):
-        from coterie.cli.progress import progress
+        from coterie.cli.progress.run import progress
         from coterie.experiment import Experiment
-        from coterie.tuning import report
-        from coterie.tuning import tune as search
+        from coterie.studies.tuning import report
+        from coterie.studies.tuning import tune as search
 
         chosen = Experiment.load(experiment, changes)
     to = report.places(chosen.name, out, write)
-    console = terminal.console(stderr=as_json)
+    console = tables.console(stderr=as_json)
     console.print(f"tuning with {budget} settings of every method", highlight=False)
     try:
         with progress(console, chosen.replace(seeds=seeds, search={})) as shown:

@@ -15,7 +15,7 @@ A message is one sentence or two: what, where, expected, got, remedy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 __all__ = [
@@ -40,17 +40,21 @@ class ConfigError(CoterieError):
 
 
 class UnknownNameError(ConfigError):
-    """No plugin, key or preset of that name; lists the known ones and suggests the nearest."""
+    """No plugin, key or preset of that name; lists the known ones and suggests the nearest.
 
-    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+    `notes`: sentences about why the name may be missing.
+    """
+
+    def __init__(self, what: str, name: str, known: Iterable[str], notes: Sequence[str] = ()) -> None:
         names = sorted(known, key=str.lower)
         folded = {n.lower(): n for n in names}
         near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
         hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
-        super().__init__(f"unknown {what} {name!r}; known: {', '.join(names) or 'none'}.{hint}")
-        self._given = (what, name, names)
+        told = "".join(f" Note: {note}" for note in notes)
+        super().__init__(f"unknown {what} {name!r}; known: {', '.join(names) or 'none'}.{hint}{told}")
+        self._given = (what, name, names, notes)
 
-    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str]]]:
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str], Sequence[str]]]:
         return type(self), self._given  # so that it can cross to another process
 
 

@@ -3,7 +3,8 @@
 A plugin of a kind lives in the folder of that kind (`coterie/plugins/algorithms/kd_pdfl.py`) and registers
 itself. Names are compared without case, blanks, dashes and underscores, so `kd_pdfl` finds
 `KD-PDFL`. A name with a colon, `"pkg.mod:Name"`, is imported from the user's own code, which may lie
-beside the settings (`coterie.core.home`).
+beside the settings (`coterie.core.home`). Installed packages name modules that register plugins by entry
+points of the group `coterie.plugins`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
@@ -40,11 +42,13 @@ __all__ = [
     "explain",
     "find",
     "folded",
+    "import_packages",
     "kind_of",
     "known",
     "listed",
     "options",
     "own_code",
+    "package_of",
     "register",
     "told",
 ]
@@ -61,6 +65,9 @@ KINDS = {
     "model": "models",
 }
 """Each kind of plugin and the folder its files live in."""
+
+ENTRY_POINTS = "coterie.plugins"
+"""Group of entry points: modules of installed packages that register plugins on being imported."""
 
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Where the user need not look for a mistake, unless the plugin lies there ..."""
@@ -92,8 +99,9 @@ def register(kind: str, name: str) -> Callable[[T], T]:
 
 
 def known(kind: str) -> dict[str, Any]:
-    """All plugins of a kind by name; imports the kind's folder on first use."""
+    """Collect all plugins of a kind by name; import its folder, and installed packages, on first use."""
     _import_folder(KINDS[kind])
+    import_packages()
     return dict(sorted(_plugins[kind].items(), key=lambda item: item[0].lower()))
 
 
@@ -104,19 +112,50 @@ def _import_folder(folder: str) -> None:
         importlib.import_module(f"{package.__name__}.{module.name}")
 
 
+@functools.cache
+def _packages() -> dict[str, str]:
+    """Name the package and version behind each module of an entry point."""
+    return {
+        point.value.partition(":")[0].strip(): f"{point.dist.name} {point.dist.version}"
+        for point in entry_points(group=ENTRY_POINTS)
+        if point.dist
+    }
+
+
+@functools.cache
+def import_packages() -> tuple[str, ...]:
+    """Import what installed packages register; give a sentence for each module that cannot be imported."""
+    for folder in KINDS.values() if _packages() else ():  # so that of two equal names ours is the first
+        _import_folder(folder)
+    errors = []
+    for module, package in _packages().items():
+        try:
+            with own_code(f"module {module!r} cannot be imported"):
+                importlib.import_module(module)
+        except CoterieError as error:
+            errors.append(f"plugins of the package {package} are missing: {error}")
+    return tuple(errors)
+
+
+def package_of(plugin: Any) -> str | None:
+    """Name the installed package and version that brings a plugin; None: coterie, or the user's own code."""
+    root = plugin.__module__.partition(".")[0]
+    return next((name for module, name in _packages().items() if module.partition(".")[0] == root), None)
+
+
 def find(kind: str, name: str) -> Any:
-    """The plugin called `name`, or the object `"pkg.mod:Name"` names."""
+    """Find the plugin called `name`, or import the object that `"pkg.mod:Name"` names."""
     if ":" in name:
         return _imported(kind, name)
     plugins = known(kind)
     for candidate, plugin in plugins.items():
         if folded(name) in (folded(candidate), folded(plugin.__name__)):
             return plugin
-    raise UnknownNameError(kind, name, plugins)
+    raise UnknownNameError(kind, name, plugins, import_packages())
 
 
 def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
-    """The plugin's frozen dataclass with validated options; errors carry the path of the key.
+    """Make the plugin's frozen dataclass with validated options; errors carry the path of the key.
 
     A plain function from the user's own code is taken too, and as a model an `nn.Module` class, with the
     options bound.
@@ -154,7 +193,10 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
 
 
 def listed(kind: str) -> dict[str, str]:
-    """The name of each plugin of a kind and its first line, read from the files: torch loads for seconds."""
+    """Read the name and first line of each plugin of a kind from the files: torch loads for seconds.
+
+    Plugins of installed packages, if there are any, are imported.
+    """
     found = {}
     for file in (Path(__file__).parents[1] / "plugins" / KINDS[kind]).glob("*.py"):
         for node in ast.parse(file.read_text("utf-8")).body:
@@ -162,11 +204,14 @@ def listed(kind: str) -> dict[str, str]:
                 match call:
                     case ast.Call(func=ast.Name(id="register"), args=[_, ast.Constant(value=str(name))]):
                         found[name] = (ast.get_docstring(node) or "").partition("\n")[0]  # type: ignore[arg-type]
+    for name, plugin in known(kind).items() if _packages() else ():
+        if package := package_of(plugin):
+            found[name] = f"{describe(plugin)} ({package})"
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 
 def describe(plugin: Any) -> str:
-    """The first line of a plugin's docstring."""
+    """Take the first line of a plugin's docstring."""
     return (plugin.__doc__ or "").strip().partition("\n")[0]
 
 
@@ -181,7 +226,7 @@ class Option(NamedTuple):
 
 
 def options(plugin: Any) -> list[Option]:
-    """A plugin's options with their defaults, their values and the docstrings below them."""
+    """List a plugin's options with their defaults, their values and the docstrings below them."""
     values = {name: allowed(hint) for name, hint in _hints(plugin).items()}
     if not dataclasses.is_dataclass(plugin):
         found = inspect.signature(plugin).parameters.values()
@@ -202,7 +247,7 @@ def options(plugin: Any) -> list[Option]:
 
 
 def explain(error: ValidationError, where: str = "", values: Any = None) -> str:
-    """A pydantic error as one sentence: each key's path, what was expected, what was got.
+    """Put a pydantic error into one sentence: each key's path, what was expected, what was got.
 
     `values` is what was validated: parts of a path that are not in it name branches of a union.
     """
@@ -233,7 +278,7 @@ _WORDS = {
 
 
 def _in_words(item: Any) -> str:
-    """One error of pydantic's, of which a second clause says how it tried to read the input."""
+    """Reword one error of pydantic's, whose second clause says how pydantic tried to read the input."""
     kind = item["type"].removesuffix("_type").removesuffix("_parsing")
     if kind in _WORDS:
         return _WORDS[kind].format(**item.get("ctx", {}))
@@ -254,7 +299,7 @@ def _got(item: Any) -> str:
 
 @contextmanager
 def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None]:
-    """What the user's own code raises in here becomes an error of ours: `what`, why, and where."""
+    """Turn what the user's own code raises in here into an error of ours: `what`, why, and where."""
     try:
         yield
     except CoterieError:
@@ -266,7 +311,7 @@ def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None
 
 
 def kind_of(given: object) -> str:
-    """What the user's own code gave, for people: `float32 of shape [4, 1]`, or the name of its type."""
+    """Describe a value of the user's own code: `float32 of shape [4, 1]`, or the name of its type."""
     from torch import Tensor
 
     if not isinstance(given, Tensor):
@@ -298,7 +343,7 @@ def _brief(text: str) -> str:
 
 
 def _written(loc: tuple[int | str, ...], values: Any) -> list[str]:
-    """The parts of a path that the user wrote."""
+    """Keep the parts of a path that the user wrote."""
     path = []
     for part in loc:
         keys = range(len(values)) if isinstance(values, list | tuple) else values
@@ -316,7 +361,7 @@ def _hints(plugin: Any) -> dict[str, Any]:
 
 
 def _docstrings(plugin: Any) -> dict[str, str]:
-    """The string literal below each annotated field, of the class and of those it inherits from."""
+    """Collect the string literal below each annotated field, of the class and of those it inherits from."""
     found: dict[str, str] = {}
     for cls in reversed(plugin.__mro__[:-1]):
         try:
@@ -359,7 +404,7 @@ def _imported(kind: str, name: str) -> Any:
 
 
 def folded(name: str) -> str:
-    """What is compared of a name."""
+    """Reduce a name to what is compared of it."""
     plain = "".join(c for c in name.lower() if c not in " -_")
     return plain.removesuffix("partitioner")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from coterie.core.errors import ConfigError
 
-__all__ = ["assignment", "dumps"]
+__all__ = ["assignment", "dumps", "flat"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -30,6 +30,19 @@ def dumps(values: Mapping[str, Any]) -> str:
 def assignment(key: str, value: Any) -> str:
     """One line, `key = value`."""
     return f"{_key(key)} = {_value(value, (key,))}"
+
+
+def flat(values: Mapping[str, Any], separator: str = ".", prefix: str = "") -> dict[str, Any]:
+    """Flatten nested tables into one, keyed by paths.
+
+    >>> flat({"a": {"b": 1, "c": {"d": [2]}}})
+    {'a.b': 1, 'a.c.d': [2]}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        path = prefix + key
+        found |= flat(value, separator, path + separator) if isinstance(value, Mapping) else {path: value}
+    return found
 
 
 def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:

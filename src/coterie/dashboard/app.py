@@ -15,10 +15,17 @@ a token is needed, once, after which a cookie stands for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+import secrets
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -32,18 +39,22 @@ from starlette.responses import (
     Response,
     StreamingResponse,
 )
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
-from coterie.core.errors import CoterieError
-from coterie.dashboard.source import Shelf
+from coterie.core.addresses import is_loopback
+from coterie.core.errors import ConfigError, CoterieError
+from coterie.dashboard.sources import RunIndex, SourceIndex
 
-__all__ = ["LOOPBACK", "STATIC", "application"]
+__all__ = ["STATIC", "Served", "application", "prepare"]
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 STATIC = Path(__file__).with_name("static")
 _LOOK_EVERY = 0.5
+"""Seconds between two looks for something new."""
 _AGAIN = 1000
 """Milliseconds after which a page that lost the line tries again."""
+_SHORTEST = 16
+"""Characters of a token."""
 _COOKIE = "coterie_token"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -57,9 +68,9 @@ Next = Callable[[Request], Awaitable[Response]]
 
 
 def application(
-    shelf: Shelf, token: str | None = None, stopping: Callable[[], bool] = lambda: False
+    index: SourceIndex, token: str | None = None, stopping: Callable[[], bool] = lambda: False
 ) -> Starlette:
-    """The page over these runs; without a token only for requests to a loopback address.
+    """Build the page over these sources; without a token only for requests to a loopback address.
 
     `stopping` tells that the server wants to end, so that no page keeps it.
     """
@@ -67,17 +78,12 @@ def application(
     async def page(_: Request) -> Response:
         return FileResponse(STATIC / "index.html")
 
-    async def static(request: Request) -> Response:
-        name = request.path_params["name"]
-        files = {file.name: file for file in STATIC.iterdir()}
-        return FileResponse(files[name]) if name in files else _error(404, f"there is no {name!r}")
-
     async def runs(_: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(shelf.listing))
+        return JSONResponse(await run_in_threadpool(index.listing))
 
     async def view(request: Request) -> Response:
         run, name = request.path_params["run"], request.path_params["view"]
-        answer = await run_in_threadpool(lambda: shelf.source(run).answer(name, dict(request.query_params)))
+        answer = await run_in_threadpool(lambda: index.source(run).answer(name, dict(request.query_params)))
         return JSONResponse(answer)
 
     async def events(request: Request) -> Response:
@@ -85,23 +91,23 @@ def application(
 
         def look() -> str:
             try:
-                return shelf.stamp() if run is None else shelf.source(run).stamp()
+                return index.stamp() if run is None else index.source(run).stamp()
             except CoterieError as error:  # it may come back
                 return str(error)
 
-        return StreamingResponse(_changes(look, stopping), media_type="text/event-stream")
+        return StreamingResponse(_events(look, stopping), media_type="text/event-stream")
 
     return Starlette(
         routes=[
             Route("/", page),
-            Route("/static/{name}", static),
+            Mount("/static", StaticFiles(directory=STATIC)),
             Route("/api/runs", runs),
             Route("/api/events", events),
             Route("/api/runs/{run:path}/{view}", view),
         ],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard(token))],
         exception_handlers={
-            CoterieError: _told,
+            CoterieError: _explained,
             404: lambda *_: _error(404, "there is no such page"),
             405: lambda *_: _error(405, "this page only reads"),
         },
@@ -119,17 +125,17 @@ def _guard(token: str | None) -> Callable[[Request, Next], Awaitable[Response]]:
 
 
 def _refused(request: Request, token: str | None) -> Response | None:
-    """Why this request is not answered, if it is not."""
+    """Answer a request that may not see the page, or that brings the token; None: it may."""
     if token is None:
         host = request.url.hostname
-        if host in LOOPBACK:
+        if host is not None and is_loopback(host):
             return None
-        return _error(403, f"this page answers to {LOOPBACK[0]} and {LOOPBACK[1]} only, not to {host!r}")
-    if _same(request.query_params.get("token", ""), token):
+        return _error(403, f"this page answers to 127.0.0.1 and localhost only, not to {host!r}")
+    if _equal(request.query_params.get("token", ""), token):
         found = RedirectResponse("/", 303)  # so that the token does not stay in the address bar
         found.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
         return found
-    if _same(request.cookies.get(_COOKIE, ""), token):
+    if _equal(request.cookies.get(_COOKIE, ""), token):
         return None
     text = (
         "This page needs its token: open the address that `coterie dashboard` printed, with ?token=... in it."
@@ -137,12 +143,12 @@ def _refused(request: Request, token: str | None) -> Response | None:
     return PlainTextResponse(text + "\n", 401)
 
 
-def _same(given: str, token: str) -> bool:
+def _equal(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode(), token.encode())
 
 
-async def _changes(look: Callable[[], str], stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    """A line at once and at every change; a remark in between shows that the line is still up."""
+async def _events(look: Callable[[], str], stopping: Callable[[], bool]) -> AsyncIterator[str]:
+    """Send a line at once and at every change; a remark in between shows that the line is still up."""
     before = None
     yield f"retry: {_AGAIN}\n\n"
     while not stopping():
@@ -152,9 +158,71 @@ async def _changes(look: Callable[[], str], stopping: Callable[[], bool]) -> Asy
         await asyncio.sleep(_LOOK_EVERY)
 
 
-async def _told(_: Request, error: Exception) -> Response:
+async def _explained(_: Request, error: Exception) -> Response:
     return _error(409, str(error))
 
 
 def _error(status: int, sentence: str) -> JSONResponse:
     return JSONResponse({"error": sentence}, status)
+
+
+class Served(NamedTuple):
+    """A page that is ready to be served."""
+
+    address: str
+    """URL to open, token included."""
+    server: uvicorn.Server
+    listening: socket.socket
+
+    def serve(self) -> None:
+        """Serve until Ctrl-C."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self.server.run(sockets=[self.listening])
+
+    @contextlib.contextmanager
+    def meanwhile(self) -> Iterator[threading.Thread]:
+        """Serve in a thread beside what is done meanwhile."""
+        thread = threading.Thread(target=self.serve, name="dashboard")
+        thread.start()
+        try:
+            yield thread
+        finally:
+            self.server.should_exit = True
+            thread.join()
+            self.listening.close()
+
+
+def prepare(
+    index: SourceIndex | Path, host: str = "127.0.0.1", port: int = 8765, token: str | None = None
+) -> Served:
+    """Take the port; an address that others can reach gets a token, by default a new random one."""
+    if token is not None and len(token) < _SHORTEST:
+        raise ConfigError(f"the token has {len(token)} characters, at least {_SHORTEST} are needed")
+    if not is_loopback(host) and token is None:
+        token = secrets.token_urlsafe(24)
+    index = RunIndex(index) if isinstance(index, Path) else index
+    listening = _listen(host, port)
+    app = application(index, token, stopping=lambda: server.should_exit)
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2, server_header=False)
+    server = uvicorn.Server(config)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}/" + (f"?token={token}" if token else "")
+    return Served(address, server, listening)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} is in use, perhaps by another dashboard; "
+                "choose one with --port, or --port 0 for any that is free"
+            ) from None
+        raise ConfigError(f"cannot listen at {host}:{port}: {error.strerror or error}") from None
+    return listening

@@ -1,4 +1,4 @@
-"""Which parameters of a run are not what they are by default."""
+"""The parameters of a run that differ from the defaults."""
 
 from __future__ import annotations
 
@@ -8,29 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.core.errors import CoterieError
-from coterie.dashboard.opened import Opened
+from coterie.core.toml import flat
+from coterie.dashboard.open_run import OpenRun
 
 __all__ = ["parameters"]
 
-_PLUGINS = {
-    "model": "model",
-    "attack": "attack",
-    "data.set": "dataset",
-    "data.partition": "partition",
-    "exchange.channel": "channel",
-    "exchange.topology": "topology",
-}
-"""Tables of an experiment that name a plugin, and its kind."""
 
+def parameters(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
+    """Name the parameters that differ from the defaults, by their paths, as the page writes them."""
+    from coterie.experiment import Experiment  # torch comes along, so not before somebody asks
+    from coterie.experiment.schema import PLUGINS
 
-def parameters(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
-    """Paths of the parameters that differ from the defaults, as the page writes them."""
-    from coterie.experiment import Experiment  # it brings torch along, so not before somebody asks
-
-    config = opened.run.config
-    usual, given = _flat(Experiment().plain()), _flat(config)
+    config = folder.run.config
+    usual, given = flat(Experiment().plain()), flat(config)
     others = set(config["methods"]) != set(Experiment().methods)
-    kinds = _PLUGINS | {f"methods.{label}": "algorithm" for label in config["methods"]}
+    kinds = PLUGINS | {f"methods.{label}": "algorithm" for label in config["methods"]}
     for path, kind in kinds.items():
         name = str(given.get(f"{path}.name"))
         usual |= {f"{path}.{option}": value for option, value in _options(kind, name).items()}
@@ -39,18 +31,8 @@ def parameters(opened: Opened, _query: Mapping[str, str]) -> dict[str, Any]:
     return {"changed": list(dict.fromkeys([*named, *changed]))}
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[prefix + key] = value
-    return found
-
-
 def _options(kind: str, name: str) -> dict[str, Any]:
-    """Options of a plugin of coterie with their defaults, as JSON has them; none of a user's own code."""
+    """Give the defaults of a plugin's options, as JSON has them; none for a user's own code."""
     from coterie.core.registry import find
 
     try:

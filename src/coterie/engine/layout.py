@@ -27,13 +27,23 @@ from coterie.core.attack import Attack
 from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_row
 from coterie.core.task import Task
+from coterie.core.toml import flat
 from coterie.core.types import Context, Start, State, Tensors
 from coterie.engine.batches import StackedData
 from coterie.engine.memory_budget import split_to_fit, world_bytes
 from coterie.experiment import Experiment, World
 from coterie.schedule import Schedule
 
-__all__ = ["AlgorithmGroup", "Clients", "Stack", "WorldSlot", "stacks", "take_clients", "write_clients"]
+__all__ = [
+    "AlgorithmGroup",
+    "Clients",
+    "Stack",
+    "WorldSlot",
+    "parts_stacks",
+    "stacks",
+    "take_clients",
+    "write_clients",
+]
 
 
 class WorldSlot(NamedTuple):
@@ -209,6 +219,17 @@ class Clients:
         return {**whole, **own}
 
 
+_ALIKE = ("train", "exchange.every", "exchange.probe", "evaluate")
+"""Keys, with those below them, in which worlds of a stack agree, besides their model and its shapes ..."""
+_FREE = ("train.lr", "train.personalize_lr", "train.init")
+"""... but for these."""
+
+
+def parts_stacks(path: str) -> bool:
+    """Tell whether worlds with different values of a key cannot share a stack, whatever their models."""
+    return path not in _FREE and f"{path}.".startswith(tuple(f"{key}." for key in _ALIKE))
+
+
 def stacks(
     worlds: Sequence[World],
     federations: Sequence[Federation],
@@ -220,9 +241,8 @@ def stacks(
     """Group worlds into as few stacks as their shapes, phases and memory allow, in their order."""
     together: dict[Any, list[int]] = {}
     for i, (world, task) in enumerate(zip(worlds, tasks, strict=True)):
-        e = world.experiment
-        train = e.train.model_dump(exclude={"lr", "personalize_lr", "init"})
-        key = (id(task), repr(train), e.exchange.every, e.exchange.probe, e.evaluate)
+        settings = flat(world.experiment.model_dump(include={key.partition(".")[0] for key in _ALIKE}))
+        key = id(task), repr({path: value for path, value in settings.items() if parts_stacks(path)})
         together.setdefault(key, []).append(i)
     found = []
     for ids in together.values():

@@ -2,7 +2,7 @@
 
 from coterie.experiment.experiment import Experiment, World
 from coterie.experiment.files import preset_text, presets, settled
-from coterie.experiment.overrides import known_keys
+from coterie.experiment.overrides import config_error
 from coterie.experiment.schema import (
     MOST_WORLDS,
     NO_ATTACK,
@@ -38,7 +38,7 @@ __all__ = [
     "Share",
     "Train",
     "World",
-    "known_keys",
+    "config_error",
     "named",
     "preset_text",
     "presets",

@@ -26,9 +26,8 @@ from pydantic import BeforeValidator, ValidationError, model_validator
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.home import at_home
 from coterie.core.labels import check_labels_unique, world_label
-from coterie.core.registry import explain
 from coterie.experiment.files import read, settled
-from coterie.experiment.overrides import known_keys, put, refuse_misspelt
+from coterie.experiment.overrides import config_error, put, refuse_misspelt
 from coterie.experiment.schema import (
     MOST_WORLDS,
     Attackers,
@@ -164,13 +163,7 @@ class Experiment(Section):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            for item in error.errors():
-                if item["type"] == "extra_forbidden":
-                    *path, key = (str(p) for p in item["loc"])
-                    raise UnknownNameError(
-                        f"key {'.'.join((*path, key))!r}:", key, known_keys(type(self), path)
-                    ) from None
-            raise ConfigError(explain(error, values=values)) from None
+            raise config_error(type(self), error, values) from None
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, plugins: bool = True) -> Experiment:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from coterie.core.errors import ConfigError
-from coterie.core.registry import folded
+from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.registry import explain, folded
 
-__all__ = ["known_keys", "put", "refuse_misspelt"]
+__all__ = ["config_error", "put", "refuse_misspelt"]
 
 
 def put(values: dict[str, Any], path: str, value: Any, defaults: Any = None) -> None:
@@ -44,7 +44,16 @@ def refuse_misspelt(values: Mapping[str, Any], path: str) -> None:
             raise ConfigError(f"{path}: there is no method {label!r}; did you mean {there!r}?")
 
 
-def known_keys(cls: type[BaseModel], path: list[str]) -> list[str]:
+def config_error(cls: type[BaseModel], error: ValidationError, values: Any) -> ConfigError:
+    """Turn the first mistake that pydantic found in plain data into an error of ours, with its path."""
+    for item in error.errors():
+        if item["type"] == "extra_forbidden":
+            *path, key = (str(p) for p in item["loc"])
+            return UnknownNameError(f"key {'.'.join((*path, key))!r}:", key, _known_keys(cls, path))
+    return ConfigError(explain(error, values=values))
+
+
+def _known_keys(cls: type[BaseModel], path: list[str]) -> list[str]:
     for part in path:
         inner = cls.model_fields[part].annotation if part in cls.model_fields else None
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):

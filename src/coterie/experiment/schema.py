@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # at run time where they are needed: torch takes seconds to l
 __all__ = [
     "MOST_WORLDS",
     "NO_ATTACK",
+    "PLUGINS",
     "Attackers",
     "Count",
     "Data",
@@ -52,6 +53,19 @@ class Section(BaseModel):
     """One table of settings: frozen, no unknown keys, no NaN; the string below a field is its help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+PLUGINS = {
+    "methods": "algorithm",
+    "model": "model",
+    "attack": "attack",
+    "data.set": "dataset",
+    "data.partition": "partition",
+    "data.shift": "shift",
+    "exchange.channel": "channel",
+    "exchange.topology": "topology",
+}
+"""Kinds of the plugins that an experiment names, by the path of the name."""
 
 
 class Plugin(BaseModel):
@@ -158,6 +172,11 @@ class Data(Section):
         if self.sizes != "all" and self.sizes[0] > self.sizes[1]:
             raise ValueError(f"sizes = [smallest, largest] must be in order, got {list(self.sizes)}")
         return self
+
+
+def last_before_closing(iterations: int, share: float) -> int:
+    """Compute the last iteration before the closing phase, which is the last share of all iterations."""
+    return iterations - round(share * iterations)
 
 
 class Train(Section):

@@ -1,10 +1,13 @@
-"""One real client: identity, membership, wire format, service, loop.
+"""One real client: it learns on its own clock, and exchanges models with others over mutual TLS.
 
-who         ids, authority, certificates, identity, records, proof
-with whom   membership, gossip, roster, company, choice, underway (models on their way)
-what        schema, wire (wire.proto), transport (memory, grpc_*)
-bounds      limits, breaker, guard, connections
-learning    learner (one client, bare), worker (the thread it lives in), node (the loop around it)
-keeping     journal, store
-running     settings, service, log, metrics, watch
+config         PEER.toml
+app            the process, from PEER.toml to the last word
+node           the loop: wakes, mixes, broadcasts, answers
+learning       one client, bare; the thread it lives in; partners, contacts, models on their way
+identity       names, CA, certificates, whom to believe, proof of who answers
+membership     who the others are: gossip as a state machine, its loop, signed records
+transport      protocols, wire format (wire.proto), gRPC, limits, guard
+persistence    journal, checkpoint, lives
+observability  log lines, status page and its client, failed handshakes
+errors         what a peer raises on purpose, and the reasons of a refusal
 """

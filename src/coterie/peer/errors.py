@@ -1,4 +1,4 @@
-"""Everything that a peer raises on purpose, as one tree, and the reasons of a refusal.
+"""Errors that a peer raises on purpose, as one tree, and the reasons of a refusal.
 
     CoterieError
     └── PeerError
@@ -21,7 +21,7 @@ __all__ = ["DamagedError", "IdentityError", "PeerError", "Reason", "Refused", "T
 
 
 class Reason(StrEnum):
-    """Why something from another peer was not taken; counters and logs use these words."""
+    """Reason why something from another peer was not taken; counters and logs use these words."""
 
     HANDSHAKE = "handshake"  # ended by TLS: no good certificate, or no TLS at all
     CERTIFICATE = "certificate"  # not of our CA, not valid now, wrong use
@@ -33,7 +33,6 @@ class Reason(StrEnum):
     STALE = "stale"  # older than what is known: a replay, or a rolled-back list
     DUPLICATE_ID = "duplicate-id"  # two nodes live under one id
     FULL = "full"  # the member table has no room
-    UNKNOWN = "unknown"  # no member of that name
     PROTOCOL = "protocol"  # another version of the protocol
     FEDERATION = "federation"  # another federation
     RUN = "run"  # another run of the federation
@@ -70,7 +69,7 @@ class Refused(PeerError):  # noqa: N818 - it is what happened
         super().__init__(text)
         self.reason = reason
         self.told = False
-        """It is logged and counted by now: once, however many hear of it on its way up."""
+        """True once it is logged and counted, however many hear of it on its way up."""
 
     def __reduce__(self) -> tuple[type[Refused], tuple[Reason, str]]:
         return type(self), (self.reason, str(self))  # so that it can cross to another process

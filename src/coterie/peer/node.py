@@ -1,11 +1,11 @@
 """A free-running peer: it learns all the time, wakes by its own clock, and answers the others meanwhile.
 
-    wake     every T_ex own iterations, with jitter: ask neighbours, look, mix between two local steps;
-             who answers late is in the next exchange, and keeps nobody waiting
-    tell     send the mixed model to those that were heard, in the background
-    answer   give the model as it is at this moment; take the broadcasts of others
+    mix        every T_ex own iterations, with jitter: ask neighbours, probe, mix between two local steps;
+               who answers late is in the next exchange, and keeps nobody waiting
+    broadcast  send the mixed model to those that were heard, in the background
+    answer     give the model as it is at this moment; adopt the broadcasts of others
 
-One thread learns (`worker`); everything else happens in one event loop. A model that is older than one
+One thread learns (`trainer`); everything else happens in one event loop. A model that is older than one
 already taken from the same peer is never taken, so whatever arrives twice or late has no effect.
 """
 
@@ -20,138 +20,134 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from coterie.peer import wire
-from coterie.peer.choice import Asked, chosen, is_lost, next_wake
-from coterie.peer.company import Company
+from coterie.peer.config import PeerConfig
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
-from coterie.peer.journal import open_journal
-from coterie.peer.learner import Client, Learner, Snapshot
-from coterie.peer.limits import Allowance, aside
-from coterie.peer.log import worth_saying
-from coterie.peer.roster import Roster
-from coterie.peer.schema import Schema
-from coterie.peer.settings import Settings
-from coterie.peer.store import Saved, Store
-from coterie.peer.transport import Letter, Transport
-from coterie.peer.underway import Answers, Pulls, Pushes, patience
-from coterie.peer.worker import Mixed, Worker
+from coterie.peer.identity.names import Contact
+from coterie.peer.learning.client import Client, LocalClient, Snapshot
+from coterie.peer.learning.contacts import ContactBook
+from coterie.peer.learning.in_flight import PullResults, Pulls, Pushes, patience
+from coterie.peer.learning.partners import is_lost, next_wake, select_partners
+from coterie.peer.learning.trainer import ExchangeResult, TrainingThread
+from coterie.peer.membership.directory import MemberDirectory
+from coterie.peer.membership.protocol import Event
+from coterie.peer.observability.logging import is_power_of_two
+from coterie.peer.persistence import journal
+from coterie.peer.persistence.checkpoint import Checkpoint, StateFolder
+from coterie.peer.persistence.life import Life
+from coterie.peer.transport import codec
+from coterie.peer.transport.base import ModelEnvelope, Transport
+from coterie.peer.transport.limits import PushBudget, run_off_loop
+from coterie.peer.transport.schema import Schema
 
 __all__ = ["Node"]
 
 log = logging.getLogger(__name__)
 
-QUORUM = 30.0
+QUORUM_PATIENCE = 30.0
 """Seconds to wait for others before the first step, if that is asked for."""
 TICK = 0.1
-LOGGED = 10.0
+LOG_EVALUATIONS = 10.0
 """Seconds between two evaluations in the log; the journal and the status have them all."""
-DOUBLED = 150.0
+DUPLICATE_SHOWN = 150.0
 """Seconds after which another process under the same id, of which nothing more was heard, is forgotten."""
 
 
 class Node:
-    """One peer, whatever its transport; the `Answers` of its server."""
+    """One peer, whatever its transport; the `RequestHandler` of its server."""
 
     def __init__(
         self,
         peer: str,
-        settings: Settings,
+        config: PeerConfig,
         client: Client,
-        store: Store,
-        roster: Roster,
-        *,
-        wall: float = 0.0,
-        latest: float = math.inf,
+        folder: StateFolder,
+        directory: MemberDirectory,
+        life: Life,
     ) -> None:
-        """Goes on from what the store holds.
-
-        `wall`: seconds since 1970, so that a peer that lost its state still has a higher incarnation;
-        `latest`: the largest one under its certificate.
-        """
-        self.id, self.settings, self.client, self.store, self.roster = peer, settings, client, store, roster
-        self.journal, past = open_journal(store.journal, latest)
-        first = client.first()
-        saved = store.load(peer, settings.run, first)
-        lived = saved.now.version.incarnation if saved else 0
-        before = max(past.incarnation, lived if lived <= latest else 0)
-        self.incarnation = max(before + 1, int(1000 * wall))  # no two starts are in one millisecond
-        self.schema = Schema.of(client.offer(first, 0), client.own.names)
-        slots = {**settings.slots, **(saved.slots if saved else {})}
-        others = {other: slot for other, slot in slots.items() if other != peer}
-        self.company = Company(client.slot, settings.width, others, past.newest)
-        self.pulls = Pulls(self._pull, settings.exchange.cap)
+        self.id, self.config, self.client = peer, config, client
+        self.folder, self.directory = folder, directory
+        self.incarnation, self.journal, saved = life.incarnation, life.journal, life.saved
+        now = saved.now if saved else None
+        self.schema = Schema.of(client.offer(client.first(), 0), client.own.names)
+        slots = {**config.slots, **(saved.slots if saved else {})}
+        slots.pop(peer, None)
+        self.contact_book = ContactBook(client.slot, config.width, slots, life.newest)
+        self.pulls = Pulls(self._pull, config.exchange.cap)
         self.pushes = Pushes(self._push)
-        self._woke = time.monotonic()
-        self.allowance = Allowance(time.monotonic)
-        self.bytes_sent = 0
-        self.exchanges = 0
-        self.evaluated: dict[str, Any] = {}
-        self._logged = -math.inf
-        self._faults: dict[str, str] = {}
-        self.double: tuple[float, str] | None = None
-        """When another process under this id was last heard of, and where it is."""
-        self.began = time.monotonic()
-        self._began_at = saved.now.t if saved else 0
+        self.push_budget = PushBudget(time.monotonic)
+        self.bytes_sent = self.exchanges = 0
         self.learning = False
+        self._life = life
+        self._evaluated: dict[str, Any] = {}
+        self._logged_at = -math.inf
+        self._faults: dict[str, str] = {}
+        self._duplicate: tuple[float, str] = -math.inf, ""
+        """Time of the last news of another process under this id, and where it is."""
+        self._began = self._woke = time.monotonic()
+        self._began_at = now.t if now else 0
         self._transport: Transport | None = None
         # While a model's code runs, its module holds the tensors it runs on: one thread, one module.
-        self._speaker = dataclasses.replace(client, task=dataclasses.replace(client.task))
-        self._speaking = asyncio.Lock()
-        self._begin(self.journal.write, saved.now if saved else None, int(wall))
-        self.worker = Worker(
-            Learner(client, self.incarnation, saved.now if saved else None),
+        self._offer_client = dataclasses.replace(client, task=dataclasses.replace(client.task))
+        self._offering = asyncio.Lock()
+        self.trainer = TrainingThread(
+            LocalClient(client, self.incarnation, now),
             self.journal,
-            self.company,
-            iterations=settings.train.iterations,
-            rate=settings.rate,
-            evaluate_every=settings.evaluate.every,
-            sparing=settings.endless,
+            self.contact_book,
+            iterations=config.train.iterations,
+            rate=config.rate,
+            evaluate_every=config.evaluate.every,
+            throttle_evaluation=config.endless,
             save=self._save,
-            save_every=settings.save,
+            save_every=config.save,
             report=self._report,
         )
 
-    # What others ask for.
+    def begin(self) -> None:
+        """Write the first lines of this life; nothing may be asked of the node before."""
+        self._write_start(self.journal.write, self._life.saved and self._life.saved.now, int(self._life.wall))
 
-    async def offer(self, asker: str) -> Letter:
-        letter = await self._letter(self.worker.now)
+    # Requests of others.
+
+    async def offer(self, asker: str) -> ModelEnvelope:
+        envelope = await self._envelope(self.trainer.now)
         self.bytes_sent += self.schema.bytes
-        return letter
+        return envelope
 
-    async def deliver(self, letter: Letter) -> bool:
+    async def deliver(self, envelope: ModelEnvelope) -> bool:
+        sender = envelope.sender
         try:
             if not self.learning:
                 raise Refused(Reason.STOPPING, f"{self.id} has not begun to learn yet, or is about to leave")
-            self.allowance.check(letter.sender)
-            self._check_life(letter)
-            mixed = await self._received(letter)
-            if mixed is None:
+            self.push_budget.check(sender)
+            self._check_incarnation(envelope)
+            result = await self._adopt(envelope)
+            if result is None:
                 return False
-            self.allowance.spend(letter.sender, mixed.seconds)
+            self.push_budget.spend(sender, result.seconds)
         except Refused as refusal:
-            self.refused(letter.sender, refusal, said=True)  # by the server
+            self.refused(sender, refusal, logged=True)  # by the server
             raise
-        self.company.contact(letter.sender).heard = time.monotonic()
-        self.company.weigh([letter.sender], mixed.info)
+        self.contact_book.stats_of(sender).heard = time.monotonic()
+        self.contact_book.record_weights([sender], result.info)
         return True
 
     async def gossip(self, sender: str, packet: bytes) -> bytes:
-        return await self.roster.gossip(sender, packet)
+        return await self.directory.gossip(sender, packet)
 
-    # What it does by itself.
+    # The life of the node.
 
-    async def live(
+    async def run(
         self, transport: Transport, stop: asyncio.Event, beside: Collection[asyncio.Task[None]] = ()
     ) -> None:
-        """Learn and exchange until `stop`; then finish the step, save and go. Raises what ended learning.
+        """Learn and exchange until `stop`; then finish the step, save and go. Raise what ended learning.
 
-        `beside`: what goes on as long; if one of these fails, it does not go on without it.
+        `beside`: tasks that go on as long; if one of them fails, the node does not go on without it.
         """
         self._transport = transport
-        await self._quorum(stop)
-        ended = self.worker.start()
+        await self._await_quorum(stop)
+        ended = self.trainer.start()
         self.learning = True
-        wakes = asyncio.ensure_future(self._wakes())
+        wakes = asyncio.ensure_future(self._exchange_by_the_clock())
         stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
         try:
             going: set[asyncio.Future[Any]] = {ended, wakes, stopped, *beside}
@@ -167,197 +163,208 @@ class Node:
             await asyncio.gather(wakes, stopped, return_exceptions=True)
             await self.pulls.close()
             await self.pushes.close()
-            self.worker.stop()
+            self.trainer.stop()
             await asyncio.wait({ended})
         ended.result()
 
-    def leave(self) -> None:
-        """The last line; nothing may be asked of this node any more."""
-        self.journal.write("left", event=self.worker.now.version.event, t=self.worker.now.t)
+    def close(self) -> None:
+        """Write the last line; nothing may be asked of this node any more."""
+        self.journal.write("left", event=self.trainer.now.version.event, t=self.trainer.now.t)
         self.journal.close()
 
-    async def _quorum(self, stop: asyncio.Event) -> None:
-        """Until enough others are known, for a while."""
-        wanted, until = self.settings.quorum, time.monotonic() + QUORUM
-        while (known := len(self.roster.alive())) < wanted and not stop.is_set():
+    async def _await_quorum(self, stop: asyncio.Event) -> None:
+        """Wait until enough others are known, for a while."""
+        wanted, until = self.config.quorum, time.monotonic() + QUORUM_PATIENCE
+        while (known := len(self.directory.alive())) < wanted and not stop.is_set():
             if time.monotonic() > until:
-                log.warning("begins with fewer", extra={"known": known, "wanted": wanted})
+                log.warning("quorum_not_reached", extra={"known": known, "wanted": wanted})
                 return
             await asyncio.sleep(TICK)
-        self.began = time.monotonic()
+        self._began = time.monotonic()
 
-    async def _wakes(self) -> None:
+    async def _exchange_by_the_clock(self) -> None:
         if not self.schema.entries:  # a method that sends nothing
             return
-        due = self.worker.now.t
-        while not self.worker.closing:
+        due = self.trainer.now.t
+        while not self.trainer.closing:
             # Counted from when it should have woken, so that the time an exchange takes is not added.
-            due = max(next_wake(self.client, self.settings.exchange, due), self.worker.now.t)
-            await self.worker.at(due)
+            due = max(next_wake(self.client, self.config.exchange, due), self.trainer.now.t)
+            await self.trainer.at(due)
             try:
                 await self.exchange()
             except Refused as refusal:  # the closing phase has begun meanwhile
-                log.info("not mixed", extra={"why": str(refusal)})
+                log.info("exchange_skipped", extra={"why": str(refusal)})
             except PeerError as error:
-                self.fault("journal", str(error))
+                self.set_fault("journal", str(error))
         await self.pulls.close()
 
     async def exchange(self) -> None:
-        """Wake as a star: ask, look, mix, tell."""
-        t = self.worker.now.t
-        letters, late, overdue = await self._ask(t)
+        """Wake as a star: ask, probe, mix, broadcast."""
+        t = self.trainer.now.t
+        envelopes, late, overdue = await self._ask(t)
         for slow in late:
-            self._late(slow)
-        members = {member["id"] for member in self.roster.view()}  # who was late may have been revoked since
-        letters = {sender: letter for sender, letter in letters.items() if sender in members}
-        if not letters:
+            self._count_late(slow)
+        members = {member["id"] for member in self.directory.view()}  # who was late may be revoked since
+        envelopes = {sender: envelope for sender, envelope in envelopes.items() if sender in members}
+        if not envelopes:
             return
-        mixed, heard, refused = await self.worker.wake([*letters.values()], self.roster.gone())
+        result, heard, refused = await self.trainer.mix([*envelopes.values()], self.directory.gone())
         for sender, refusal in refused:
             if not (sender in overdue and refusal.reason is Reason.STALE):  # counted when it was late
                 self.refused(sender, refusal)
-        if mixed is None:
+        if result is None:
             return
         self.exchanges += 1
-        self.company.weigh(heard, mixed.info)
+        self.contact_book.record_weights(heard, result.info)
         if not self.client.algorithm.listens:  # nor do the others of the run: nobody would use it
             return
-        letter = await self._letter(mixed.now)
-        alive = self.roster.alive()
-        told = [Asked(sender, alive[sender]) for sender in letters if sender in alive]
-        self.journal.write("told", t=mixed.now.t, peers=[peer.id for peer in told])
-        for peer in told:
-            self.pushes.send(peer, letter, t)
+        envelope = await self._envelope(result.now)
+        alive = self.directory.alive()
+        told = [Contact(sender, alive[sender]) for sender in envelopes if sender in alive]
+        self.journal.write("told", t=result.now.t, peers=[contact.id for contact in told])
+        for contact in told:
+            self.pushes.send(contact, envelope, t)
 
-    async def _ask(self, t: int) -> Answers:
+    async def _ask(self, t: int) -> PullResults:
         """Ask members for their models; wait for those that usually answer in time, but not for long."""
-        clock, alive, company = time.monotonic(), self.roster.alive(), self.company
-        usual = company.usual(alive)
+        clock, alive, book = time.monotonic(), self.directory.alive(), self.contact_book
+        usual = book.usual_seconds(alive)
         seconds = patience(usual.values(), clock - self._woke)
         self._woke = clock
         free = {
             peer: address
             for peer, address in alive.items()
-            if peer not in self.pulls and not company.rests(peer, clock, seconds)
+            if peer not in self.pulls and not book.is_resting(peer, clock, seconds)
         }
-        asked = await self._wanted(chosen(self.client, self.settings.exchange, t, free, company.slots, usual))
-        awaited = [peer.id for peer in asked if usual.get(peer.id, 0.0) <= seconds]
+        near = select_partners(self.client, self.config.exchange, t, free, book.slots, usual)
+        asked = await self._chosen(near)
+        awaited = [contact.id for contact in asked if usual.get(contact.id, 0.0) <= seconds]
         return await self.pulls.ask(asked, t, awaited, seconds)
 
-    async def _wanted(self, reachable: list[Asked]) -> list[Asked]:
+    async def _chosen(self, reachable: list[Contact]) -> list[Contact]:
         """Let the algorithm choose among those in reach of whom it knows something; strangers are asked."""
-        now, slots = self.worker.now, self.company.slots
-        known = [peer.id for peer in reachable if peer.id in slots]
+        now, slots = self.trainer.now, self.contact_book.slots
+        known = [contact.id for contact in reachable if contact.id in slots]
         if not known:
             return reachable
         async with self._speaking:
             ask = partial(self._speaker.ask, now.state, now.t, [slots[peer] for peer in known])
-            wanted = dict(zip(known, await aside(self.schema.bytes, ask), strict=True))
-        return [peer for peer in reachable if wanted.get(peer.id, True)]
+            wanted = dict(zip(known, await run_off_loop(self.schema.bytes, ask), strict=True))
+        return [contact for contact in reachable if wanted.get(contact.id, True)]
 
-    async def _pull(self, peer: Asked, t: int) -> Letter | None:
+    async def _pull(self, contact: Contact, t: int) -> ModelEnvelope | None:
         assert self._transport is not None
-        contact = self.company.contact(peer.id)
-        contact.asked = time.monotonic()
+        stats = self.contact_book.stats_of(contact.id)
+        stats.asked = time.monotonic()
         try:
-            letter = await self._transport.pull(peer.id, peer.address)
+            envelope = await self._transport.pull(contact.id, contact.address)
         except PeerError as error:
             if isinstance(error, TimedOut):
-                contact.took(time.monotonic() - contact.asked)
-            self._failed(peer.id, error)
+                stats.took(time.monotonic() - stats.asked)
+            self._count_failure(contact.id, error)
             return None
-        contact.took(time.monotonic() - contact.asked)
-        if is_lost(self.client, self.settings.exchange, "reply", t, peer.id):
-            contact.outcomes["lost on purpose"] += 1
+        stats.took(time.monotonic() - stats.asked)
+        if is_lost(self.client, self.config.exchange, "reply", t, contact.id):
+            stats.outcomes["lost on purpose"] += 1
             return None
-        contact.outcomes["pulled"] += 1
-        contact.heard = time.monotonic()
-        return letter
+        stats.outcomes["pulled"] += 1
+        stats.heard = time.monotonic()
+        return envelope
 
-    async def _push(self, peer: Asked, letter: Letter, t: int) -> None:
+    async def _push(self, contact: Contact, envelope: ModelEnvelope, t: int) -> None:
         assert self._transport is not None
         self.bytes_sent += self.schema.bytes
-        if is_lost(self.client, self.settings.exchange, "broadcast", t, peer.id):
-            self.company.contact(peer.id).outcomes["lost on purpose"] += 1
+        outcomes = self.contact_book.stats_of(contact.id).outcomes
+        if is_lost(self.client, self.config.exchange, "broadcast", t, contact.id):
+            outcomes["lost on purpose"] += 1
             return
         try:
-            taken = await self._transport.push(peer.id, peer.address, letter)
+            taken = await self._transport.push(contact.id, contact.address, envelope)
         except PeerError as error:
-            self._failed(peer.id, error)
+            self._count_failure(contact.id, error)
         else:
-            self.company.contact(peer.id).outcomes["pushed" if taken else "had it"] += 1
+            outcomes["pushed" if taken else "had it"] += 1
 
-    # What it keeps in mind.
-
-    async def _letter(self, now: Snapshot) -> Letter:
-        """The model of that moment; whatever led to it is on record before it leaves."""
+    async def _envelope(self, now: Snapshot) -> ModelEnvelope:
+        """Seal the model of that moment; whatever led to it is on record before it leaves."""
         try:
             self.journal.flush()
         except PeerError as error:
             raise self._unwritten(error) from None
 
-        def sealed() -> Letter:
-            message = self._speaker.offer(now.state, now.t)
-            return wire.letter(self.schema, self.id, self.settings.run, now.version, message)
+        def sealed() -> ModelEnvelope:
+            message = self._offer_client.offer(now.state, now.t)
+            return codec.seal(self.schema, self.id, self.config.run, now.version, message)
 
-        async with self._speaking:
-            return await aside(self.schema.bytes, sealed)
+        async with self._offering:
+            return await run_off_loop(self.schema.bytes, sealed)
 
-    async def _received(self, letter: Letter) -> Mixed | None:
+    async def _adopt(self, envelope: ModelEnvelope) -> ExchangeResult | None:
         try:
-            return await self.worker.receive(letter, self.roster.gone())
+            return await self.trainer.adopt(envelope, self.directory.gone())
         except Refused:
             raise
         except PeerError as error:
             raise self._unwritten(error) from None
 
     def _unwritten(self, error: PeerError) -> Refused:
-        """What others hear of a journal that cannot be written."""
-        self.fault("journal", str(error))
+        """Turn a failed write of the journal into what others hear of it."""
+        self.set_fault("journal", str(error))
         return Refused(Reason.BUSY, f"{self.id} cannot write its journal, so it exchanges nothing")
 
-    def _late(self, peer: str) -> None:
-        times, usual = self.company.late(peer), self.company.usual([peer])
-        if worth_saying(times):
-            takes = f", which usually takes {usual[peer]:.1f} s" if usual else ""
-            text = f"an exchange went on without the answer of {peer}{takes}"
-            log.info("late", extra={"peer": peer, "why": text, "times": times})
-            self._write("missed", peer=peer, text=text, times=times)
-
-    def _check_life(self, letter: Letter) -> None:
+    def _check_incarnation(self, envelope: ModelEnvelope) -> None:
         """Refuse a push of a later life than its sender has signed: all members would hear of that one."""
-        signed = self.roster.incarnation(letter.sender)
-        if signed is not None and letter.version.incarnation > signed:
+        signed = self.directory.incarnation(envelope.sender)
+        if signed is not None and envelope.version.incarnation > signed:
             raise Refused(
                 Reason.VERSION,
-                f"a model of {letter.sender} of the incarnation {letter.version.incarnation}; its signed "
+                f"a model of {envelope.sender} of the incarnation {envelope.version.incarnation}; its signed "
                 f"record says {signed}",
             )
 
-    def _failed(self, peer: str, error: PeerError) -> None:
+    # What went wrong with others.
+
+    def _count_late(self, peer: str) -> None:
+        times, usual = self.contact_book.count_late(peer), self.contact_book.usual_seconds([peer])
+        takes = f", which usually takes {usual[peer]:.1f} s" if usual else ""
+        self._note_missed("late", peer, f"an exchange went on without the answer of {peer}{takes}", times)
+
+    def _count_failure(self, peer: str, error: PeerError) -> None:
         if isinstance(error, Refused):
             self.refused(peer, error)
             return
-        times = self.company.count(peer, "timed out" if isinstance(error, TimedOut) else "no answer")
-        if worth_saying(times):
-            log.info("no answer", extra={"peer": peer, "why": str(error), "times": times})
-            self._write("missed", peer=peer, text=str(error)[:300], times=times)
+        times = self.contact_book.count(peer, "timed out" if isinstance(error, TimedOut) else "no answer")
+        self._note_missed("no_answer", peer, str(error), times)
 
-    def refused(self, peer: str, refusal: Refused, said: bool = False) -> None:
-        """Something of another peer was not taken, or something of ours by it; `said`: the log has it."""
+    def _note_missed(self, event: str, peer: str, text: str, times: int) -> None:
+        if is_power_of_two(times):
+            log.info(event, extra={"peer": peer, "why": text, "times": times})
+            self._write("missed", peer=peer, text=text[:300], times=times)
+
+    def refused(self, peer: str, refusal: Refused, logged: bool = False) -> None:
+        """Count and journal a refusal in either direction; `logged`: the log has it already."""
         if refusal.told:
             return
         refusal.told = True
-        times, reason = self.company.refuse(peer, refusal.reason), refusal.reason.value
-        if not worth_saying(times):
+        times, reason = self.contact_book.count_refusal(peer, refusal.reason), refusal.reason.value
+        if not is_power_of_two(times):
             return
-        if not said:
+        if not logged:
             level = logging.INFO if refusal.reason is Reason.STOPPING else logging.WARNING
             facts = {"peer": peer, "reason": reason, "why": str(refusal), "times": times}
             log.log(level, "refused", extra=facts)
         self._write("refused", peer=peer, reason=reason, text=str(refusal)[:300], times=times)
 
-    def outbid(self, incarnation: int) -> None:
+    # What gossip tells of this peer itself.
+
+    def on_member_event(self, event: Event) -> None:
+        """Handle what gossip tells of this peer itself: a later life of it, or a process beside it."""
+        if event.what == "outbid" and event.incarnation is not None:
+            self.raise_incarnation(event.incarnation)
+        elif event.what == "duplicate":
+            self.report_duplicate(event.text)
+
+    def raise_incarnation(self, incarnation: int) -> None:
         """Go on in a higher incarnation: the others know of a later life of this id than this process did.
 
         Otherwise its models would be older than those of that life, and nobody would take them.
@@ -366,104 +373,102 @@ class Node:
         def rise() -> None:
             if incarnation > self.incarnation:
                 self.incarnation = incarnation
-                self._begin(self._write, self.worker.now)
-                self.worker.learner.rise(incarnation)
+                self._write_start(self._write, self.trainer.now)
+                self.trainer.local_client.raise_incarnation(incarnation)
 
         if self.learning:
-            self.worker.do(rise)
-        elif not self.worker.started:  # one that is about to leave sends no more models
+            self.trainer.do(rise)
+        elif not self.trainer.started:  # one that is about to leave sends no more models
             rise()
 
-    def duplicate(self, text: str) -> None:
-        """Another process runs under this id. Which one should is not known here: it says so and goes on."""
-        self.double = time.monotonic(), text
+    def report_duplicate(self, text: str) -> None:
+        """Say that another process runs under this id, and go on: which one should is not known here."""
+        self._duplicate = time.monotonic(), text
         log.error("fault", extra={"why": text})
         self._write("duplicate", text=text)
 
-    def _begin(self, write: Callable[..., None], at: Snapshot | None, wall: int | None = None) -> None:
+    # Journal, checkpoints and status.
+
+    def _write_start(self, write: Callable[..., None], at: Snapshot | None, wall: int | None = None) -> None:
         write(
             "start",
+            format=journal.FORMAT,
             incarnation=self.incarnation,
             peer=self.id,
             schema=self.schema.hash,
-            settings=self.settings.plain(),
+            settings=self.config.plain(),
             samples=len(self.client.own.train.y),
             wall=wall,
         )
         if at is not None:
             write("resumed", version=at.version, t=at.t)
 
-    # What the learning thread reports.
+    def _write(self, kind: str, **facts: Any) -> None:
+        """Write a line that nothing depends on: if the disk is full, it waits for the next one."""
+        try:
+            self.journal.write(kind, **facts)
+        except PeerError as error:
+            self.set_fault("journal", str(error))
 
     def _save(self, now: Snapshot) -> None:
-        slots = dict(self.company.slots)
-        self.store.save(Saved(self.id, self.settings.run, slots, now, self.client.own.inputs))
+        slots = dict(self.contact_book.slots)
+        self.folder.save(Checkpoint(self.id, self.config.run, slots, now, self.client.own.inputs))
 
     def _report(self, kind: str, facts: dict[str, Any]) -> None:
+        """Take note of what the training thread reports."""
         if kind == "evaluated":
-            self.evaluated = facts
+            self._evaluated = facts
             self._write("evaluated", bytes=self.bytes_sent, **facts)
-            if self.worker.finished or time.monotonic() - self._logged > LOGGED:
-                self._logged = time.monotonic()
+            if self.trainer.finished or time.monotonic() - self._logged_at > LOG_EVALUATIONS:
+                self._logged_at = time.monotonic()
                 log.info("evaluated", extra=facts)
         elif kind == "saved":  # and before it the journal
             for where in ("model", "journal"):
-                self.fault(where, None)
-            self._shorten()
+                self.set_fault(where, None)
+            self._shorten_journal()
         else:
-            self.fault("model", facts["text"])
+            self.set_fault("model", facts["text"])
 
-    def _shorten(self) -> None:
-        if self.settings.journal is None:
+    def _shorten_journal(self) -> None:
+        if self.config.journal is None:
             return
-        wrong, past = None, {"incarnation": self.incarnation, "newest": self.company.newest()}
+        wrong, past = None, {"incarnation": self.incarnation, "newest": self.contact_book.newest()}
         try:
-            self.journal.shorten(self.settings.journal * 1e6, **past)
+            self.journal.shorten(self.config.journal * 1e6, **past)
         except PeerError as error:
             wrong = str(error)
-        self.fault("length", wrong)
+        self.set_fault("length", wrong)
 
-    def fault(self, where: str, text: str | None) -> None:
-        """What is wrong there, shown until it is not (None), and said when it is news."""
+    def set_fault(self, where: str, text: str | None) -> None:
+        """Show what is wrong there until it is not (None), and log it when it is news."""
         if text is None:
             self._faults.pop(where, None)
         elif self._faults.get(where) != text:
             self._faults[where] = text
             log.error("fault", extra={"why": text})
 
-    def _write(self, kind: str, **facts: Any) -> None:
-        """A line that nothing depends on: if the disk is full, it waits for the next one."""
-        try:
-            self.journal.write(kind, **facts)
-        except PeerError as error:
-            self.fault("journal", str(error))
-
     def status(self) -> dict[str, Any]:
-        """Where it stands, as plain data: never models, keys or data."""
-        now, clock = self.worker.now, time.monotonic()
-        faults = [*self._faults.values()]
-        if self.double and clock - self.double[0] < DOUBLED:
-            faults.append(self.double[1])
-        seconds = clock - self.began
+        """Tell where the peer stands, as plain data: never models, keys or data."""
+        now, clock = self.trainer.now, time.monotonic()
+        since, duplicate = self._duplicate
+        faults = [*self._faults.values(), *([duplicate] if clock - since < DUPLICATE_SHOWN else [])]
+        seconds = clock - self._began
+        state = "waiting" if not self.learning else "finished" if self.trainer.finished else "learning"
         return {
             "peer": self.id,
-            "address": self.settings.address,
-            "run": self.settings.run,
-            "method": self.settings.method.name,
+            "address": self.config.address,
+            "run": self.config.run,
+            "method": self.config.method.name,
             "version": list(now.version),
             "t": now.t,
-            "iterations": None if self.settings.endless else self.settings.train.iterations,
+            "iterations": None if self.config.endless else self.config.train.iterations,
             "rate": round((now.t - self._began_at) / seconds, 1) if seconds > 0 else None,
             "seconds": round(seconds, 1),
-            "state": _state(self.learning, self.worker.finished),
+            "state": state,
             "fault": "; ".join(faults) or None,
             "exchanges": self.exchanges,
             "bytes_sent": self.bytes_sent,
-            "refusals": dict(self.company.refusals + self.roster.refusals()),
-            "evaluated": self.evaluated,
-            "members": self.company.view(self.roster.view(), clock),
+            "refusals": dict(self.contact_book.refusals + self.directory.refusals()),
+            "evaluated": self._evaluated,
+            "members": self.contact_book.view(self.directory.view(), clock),
         }
-
-
-def _state(learning: bool, finished: bool) -> str:
-    return "waiting" if not learning else "finished" if finished else "learning"

@@ -12,10 +12,10 @@ from torch import Tensor
 from coterie.core.data import Scaling
 from coterie.core.errors import RunError
 from coterie.experiment import settled
-from coterie.peer import journal, store
+from coterie.peer.config import PeerConfig
 from coterie.peer.errors import DamagedError
-from coterie.peer.settings import Settings
-from coterie.peer.transport import Version
+from coterie.peer.persistence import checkpoint, journal
+from coterie.peer.transport.base import Version
 
 __all__ = ["History", "find", "needed"]
 
@@ -25,7 +25,7 @@ _TOLD = {
     "resumed": {"version", "t"},
     "local": {"t", "event"},
     "slot": {"peer", "slot", "event"},
-    "wake": {"t", "heard", "event", "info"},
+    "mix": {"t", "heard", "event", "info"},
     "adopt": {"t", "peer", "version", "slot", "event", "info"},
 }
 """What a line must tell, for those from which models are computed again."""
@@ -36,7 +36,7 @@ class History(NamedTuple):
 
     folder: Path
     peer: str
-    settings: Settings
+    settings: PeerConfig
     rows: list[dict[str, Any]]
 
     @classmethod
@@ -55,14 +55,14 @@ class History(NamedTuple):
         for number, row in enumerate(rows, 1):
             if missing := _TOLD.get(row["kind"], set()) - row.keys():
                 raise RunError(f"{folder / JOURNAL} is damaged in line {number}: it lacks {min(missing)!r}")
-        settings = Settings.parse(settled(rows[0]["settings"], folder))  # copied, it lies beside its data
+        settings = PeerConfig.parse(settled(rows[0]["settings"], folder))  # copied, it lies beside its data
         return cls(folder, rows[0]["peer"], settings, rows)
 
     def scaling(self) -> Scaling | None:
         """That of its inputs, as saved with its model; None: there is none, or it is to be fitted again."""
         if not (self.folder / MODEL).exists():
             return None
-        found = store.inputs(store.read(self.folder / MODEL)[0])
+        found = checkpoint.inputs(checkpoint.read(self.folder / MODEL)[0])
         return found.scaling if found else None
 
     def saved(self) -> tuple[Version, int, dict[str, Tensor]] | None:
@@ -70,7 +70,7 @@ class History(NamedTuple):
         if not (self.folder / MODEL).exists():
             return None
         try:
-            facts, tensors = store.read(self.folder / MODEL)
+            facts, tensors = checkpoint.read(self.folder / MODEL)
         except DamagedError as error:
             raise RunError(
                 f"{error}; bring back a copy, or move it away to compute again what the journal tells, with "
@@ -81,7 +81,7 @@ class History(NamedTuple):
     def heard(self) -> Iterator[tuple[str, Version]]:
         """Every model that went into its own."""
         for row in self.rows:
-            if row["kind"] == "wake":
+            if row["kind"] == "mix":
                 yield from ((peer, Version(*version)) for peer, version, _ in row["heard"])
             elif row["kind"] == "adopt":
                 yield row["peer"], Version(*row["version"])

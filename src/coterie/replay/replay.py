@@ -1,7 +1,7 @@
 """All peers' lives again, in an order that respects who heard whom, and how far they agree.
 
 A peer's models form a line from version to version, with a step back where it was killed and resumed
-from what it had saved; a wake joins lines. So the journals are a graph without cycles, and any order
+from what it had saved; a mix joins lines. So the journals are a graph without cycles, and any order
 that has a model ready before it is heard gives the same.
 """
 
@@ -17,11 +17,11 @@ from torch import Tensor
 from coterie.core.data import Federation
 from coterie.core.errors import RunError
 from coterie.core.types import Info, Message, State
-from coterie.peer import store
-from coterie.peer.transport import Version
-from coterie.peer.worker import plain
+from coterie.peer.persistence import checkpoint
+from coterie.peer.transport.base import Version
 from coterie.replay.history import History, find, needed
 from coterie.replay.twin import Received, Twin
+from coterie.storage.files import finite
 
 __all__ = ["TOLERANCE", "Agreement", "Parting", "replay"]
 
@@ -58,7 +58,7 @@ class Agreement(NamedTuple):
     """Of the model compared, the last it saved; None: it never saved one."""
     t: int
     steps: int
-    wakes: int
+    mixes: int
     adoptions: int
     lives: int
     model: float
@@ -125,7 +125,7 @@ class _Life:
         self.kept: dict[Version, tuple[State, int]] = {}
         """The models that are wanted, each with the iteration it was at."""
         self.version, self.t = Version(0, 0), 0
-        self.done = self.steps = self.wakes = self.adoptions = self.lives = 0
+        self.done = self.steps = self.mixes = self.adoptions = self.lives = 0
         self.parted: Parting | None = None
 
     def run(self, others: dict[str, _Life]) -> Iterator[_Waiting]:
@@ -147,13 +147,13 @@ class _Life:
                 case "local":
                     self._steps(*row["t"])
                     self._agree(row["event"])
-                case "wake":
+                case "mix":
                     heard = []
                     for peer, version, slot in row["heard"]:
                         yield from self._wait(others, peer, Version(*version))
                         heard.append(Received(slot, _offer(others[peer], Version(*version))))
                     self._compare(row, self.twin.mix(row["t"], heard), others)
-                    self.wakes += 1
+                    self.mixes += 1
                     self._changed(row)
                 case "adopt":
                     peer, version = row["peer"], Version(*row["version"])
@@ -163,7 +163,7 @@ class _Life:
                     self.adoptions += 1
                     self._changed(row)
                 case "slot" if row["event"] is not None:
-                    self.twin.forget(row["slot"])
+                    self.twin.reset_slot(row["slot"])
                     self._changed(row)
 
     def agreement(self) -> Agreement:
@@ -173,7 +173,7 @@ class _Life:
             version, t, saved = found
             if version not in self.kept:
                 raise self._damaged(f"the model on disk is {list(version)}, of which it does not tell")
-            mine = store.tensors(
+            mine = checkpoint.tensors(
                 State(*({k: v[0] for k, v in part.items()} for part in self.kept[version][0]))
             )
             if mine.keys() != saved.keys():
@@ -186,7 +186,7 @@ class _Life:
             version,
             t,
             self.steps,
-            self.wakes,
+            self.mixes,
             self.adoptions,
             self.lives,
             model,
@@ -216,14 +216,14 @@ class _Life:
         """What an exchange came to, as the peer told it and as its twin does."""
         if self.parted is not None:
             return
-        twin = {name: _numbers(told) for name, told in plain(info).items()}
+        twin = {name: _numbers(told) for name, told in finite(info).items()}
         peer = {name: _numbers(told) for name, told in row["info"].items()}
         if any(name not in peer or len(peer[name]) != len(twin[name]) for name in twin):
             raise self._damaged(f"line {self.done} does not report what such an exchange comes to")
         apart = {name: _apart(twin[name], peer[name]) for name in twin}
         what = max(apart, key=apart.__getitem__, default="")
         if what and apart[what] > self.tolerance:
-            after = sum(life.wakes + life.adoptions for life in others.values())
+            after = sum(life.mixes + life.adoptions for life in others.values())
             self.parted = Parting(self.done, row["kind"], row["t"], what, apart[what], after)
 
     def _agree(self, event: int) -> None:
@@ -286,7 +286,7 @@ class _Twins:
 
     def of(self, history: History) -> Twin:
         settings, scaling = history.settings, history.scaling()
-        root = self.root or settings.beside(history.folder)
+        root = self.root or settings.data_folder(history.folder)
         alike = (
             root,
             settings.client is None,

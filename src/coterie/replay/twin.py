@@ -18,7 +18,7 @@ from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Star
 from coterie.engine.batches import StackedData
 from coterie.engine.execution import VmapExecution
 from coterie.engine.layout import AlgorithmGroup
-from coterie.peer.learner import Client
+from coterie.peer.learning.client import Client
 
 __all__ = ["Received", "Twin"]
 
@@ -43,7 +43,7 @@ class Twin:
         self.data = StackedData.of(
             [federation],
             [client.seed],
-            client.probe or "all",
+            client.probe_size or "all",
             torch.device("cpu"),
             client.dtype,
             holdouts=[client.schedule.exchange.holdout if self.algorithm.holds_out else 0.0],
@@ -99,7 +99,7 @@ class Twin:
         """As a neighbour."""
         return self._exchange("adopt", t, [heard])
 
-    def forget(self, slot: int) -> None:
+    def reset_slot(self, slot: int) -> None:
         """An entry of the row as it was at the start."""
         at, fresh = torch.tensor([slot]), self.first().rows
         rows = {k: v.index_copy(1, at, fresh[k][:, slot, None]) for k, v in self.state.rows.items()}

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
-from coterie.core.toml import dumps
+from coterie.core.toml import dumps, flat
 from coterie.runs.environment import environment
 from coterie.runs.run import Run
 from coterie.storage.files import append, encode, explained, replace
@@ -192,7 +192,7 @@ def _refuse_other(run: Run, experiment: Experiment) -> None:
         raise RunError(f"{file} cannot be used: {error}") from None
     if there.fingerprint() == experiment.fingerprint():
         return
-    old, new = _flat(there.plain()), _flat(experiment.plain())
+    old, new = flat(there.plain()), flat(experiment.plain())
     differ = [
         f"{key} (there {old.get(key, 'absent')!r}, now {new.get(key, 'absent')!r})"
         for key in dict.fromkeys((*old, *new))
@@ -202,11 +202,3 @@ def _refuse_other(run: Run, experiment: Experiment) -> None:
         f"{run.path} is a run of another experiment; different: {', '.join(differ)}. "
         "Resume it unchanged, or choose another folder with --out"
     )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, keyed by dotted paths."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return flat

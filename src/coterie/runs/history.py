@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from coterie.core.errors import RunError
 from coterie.runs.graph import Graph, rebuilt
 from coterie.runs.tracks import Floats, Ints
+from coterie.storage.files import DAMAGE
 
 __all__ = ["History", "Moments", "Pairs"]
-
-_DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 class Moments(NamedTuple):
@@ -73,7 +72,7 @@ class History:
             self.moments = Moments(*_longer(self.moments, moments))
             self.pairs = Pairs(*_longer(self.pairs, pairs))
             self._weighed = None if pairs else self._weighed
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise RunError(f"exchanges.jsonl is damaged: {error}") from None
 
     def until(self, t: float | None) -> Pairs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +13,9 @@ import numpy as np
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs.environment import FORMAT
 from coterie.runs.graph import graph
-from coterie.runs.summary import summarize
+from coterie.runs.summary import row, summarize
 from coterie.runs.tracks import SCORES, Floats, Track, Weighed, by_name, read_tracks, read_weighed
-from coterie.storage.files import explained, read_json
+from coterie.storage.files import open_folder, read_json, read_toml
 from coterie.storage.lock import let_go
 
 if TYPE_CHECKING:
@@ -35,34 +34,25 @@ class Run:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not (self.path / "experiment.toml").is_file():
-            lacks = "it has no experiment.toml" if self.path.exists() else "there is no such folder"
-            raise RunError(f"{self.path} is not a run folder: {lacks}")
-        found = self.environment.get("format") if isinstance(self.environment, dict) else None
-        if found != FORMAT:
-            raise RunError(
-                f"{self.path} is a run folder of format {found!r}, but this version of coterie reads "
-                f"format {FORMAT}; use the version of coterie that wrote it"
-            )
+        self.environment = open_folder(self.path, "run", "experiment.toml", "environment.json", FORMAT)
+        """Versions, machine, commit, command line, date."""
+
+    @classmethod
+    def finished(cls, path: Path, experiment: Experiment) -> Run | None:
+        """Open the run in a folder if it is done and of this experiment."""
+        if not (path / "experiment.toml").exists():
+            return None
+        run = cls(path)
+        done = run.status["state"] == "done" and run.experiment.fingerprint() == experiment.fingerprint()
+        return run if done else None
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
     @cached_property
-    def environment(self) -> dict[str, Any]:
-        """Versions, machine, commit, command line, date."""
-        values: dict[str, Any] = read_json(self.path / "environment.json")
-        return values
-
-    @cached_property
     def config(self) -> dict[str, Any]:
         """The experiment as plain data."""
-        file = self.path / "experiment.toml"
-        try:
-            with explained(file, "read"):
-                return tomllib.loads(file.read_text("utf-8"))
-        except ValueError as error:
-            raise RunError(f"{file} is damaged: {error}") from None
+        return read_toml(self.path / "experiment.toml")
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -158,16 +148,7 @@ class Run:
         """One row for each method, with the columns of `summary`."""
         import pandas as pd
 
-        rows = {}
-        for name, method in self.summary()["methods"].items():
-            rows[name] = {
-                **{f"{score}_{k}": v for score in ("personal", "global") for k, v in method[score].items()},
-                **{f"{score}_best": (best or {}).get("mean") for score, best in method["best"].items()},
-                "bytes_sent": method["bytes_sent"],
-                "graph_auc": method["graph_auc"],
-                "trust_auc": method["trust_auc"],
-                "diverged": len(method["diverged"]),
-            }
+        rows = {name: row(method) for name, method in self.summary()["methods"].items()}
         frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
         return frame.astype({k: float for k in frame if k not in ("bytes_sent", "diverged")})
 
@@ -231,6 +212,6 @@ class Run:
 
     def plot(self, folder: str | Path | None = None) -> list[Path]:
         """Draw all pictures, by default into `plots/` of the run folder."""
-        from coterie.runs.plots import draw
+        from coterie.runs.plots.pictures import draw
 
         return draw(self, Path(folder) if folder else self.path / "plots")

@@ -26,12 +26,22 @@ import numpy as np
 from coterie.runs.graph import auc, graph, graph_auc
 from coterie.runs.tracks import Floats, Track, Weighed, by_name
 
-__all__ = ["curve", "summarize"]
+__all__ = ["curve", "row", "summarize"]
 
 
 def summarize(tracks: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
     """`NAME -> personal|global -> mean, ...`, and the rest for each method."""
     return {name: _method(worlds, weighed) for name, worlds in by_name(tracks).items()}
+
+
+def row(method: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten the numbers of one method into a row of a data frame."""
+    return {
+        **{f"{score}_{k}": v for score in ("personal", "global") for k, v in method[score].items()},
+        **{f"{score}_best": (best or {}).get("mean") for score, best in method["best"].items()},
+        **{key: method[key] for key in ("bytes_sent", "graph_auc", "trust_auc")},
+        "diverged": len(method["diverged"]),
+    }
 
 
 def curve(worlds: Sequence[Track], score: str) -> tuple[Floats, Floats]:

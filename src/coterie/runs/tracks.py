@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.storage.files import read_json, read_rows
+from coterie.storage.files import DAMAGE, read_json, read_rows
 
 __all__ = [
     "SCORES",
@@ -36,7 +36,6 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 SCORES = ("personal", "global", "validation", "loss")
-_DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,15 +106,17 @@ def by_name(tracks: Sequence[Track]) -> dict[str, list[Track]]:
 
 
 def closing_phase(tracks: Sequence[Track], experiment: Mapping[str, Any]) -> tuple[int, int]:
-    """Where the closing phase of the worlds begins, if it is the same for all, and where the longest ends.
+    """Find where the closing phase of the worlds begins, if it is the same for all, and the longest ends.
 
     Without one that all share, it begins at the end.
     """
+    from coterie.experiment.schema import last_before_closing
+
     train, spans = experiment["train"], set()
     for setting in [track.setting for track in tracks] or [{}]:
         iterations = setting.get("train.iterations", train["iterations"])
         closing = setting.get("train.personalize", train["personalize"])
-        spans.add((iterations - round(closing * iterations), iterations))
+        spans.add((last_before_closing(iterations, closing), iterations))
     end = max(end for _, end in spans)
     return (spans.pop()[0] if len(spans) == 1 else end), end
 
@@ -127,7 +128,7 @@ def read_tracks(path: Path, experiment: Mapping[str, Any]) -> list[Track]:
     try:
         for row in read_rows(path / "metrics.jsonl"):
             rows[row["world"]][row["t"]] = row
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _misfit(path, error) from None
     return assembled(path, experiment, worlds, clients, rows)
 
@@ -151,7 +152,7 @@ def assembled(
             )
             for w in sorted(rows)
         ]
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _misfit(path, error) from None
     alone = {_twin_key(track): track for track in reversed(tracks) if track.alone}
     return [replace(track, twin=alone.get(_twin_key(track))) for track in tracks]
@@ -173,7 +174,7 @@ def read_weighed(path: Path) -> dict[int, list[Weighed]]:
             neighbours = np.array([j for j, _ in known], dtype=np.int64)
             weight = np.array([w for _, w in known], dtype=np.float64)
             worlds[row["world"]].append(Weighed(row["t"], row["client"], neighbours, weight))
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise RunError(f"{path / 'exchanges.jsonl'} is damaged: {error!r}") from None
     return dict(worlds)
 

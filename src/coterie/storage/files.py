@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,24 @@ from coterie.core.errors import RunError
 from coterie.storage.atomic import atomic_write
 
 __all__ = [
+    "DAMAGE",
     "MARK",
     "append",
     "encode",
     "explained",
     "file_names",
+    "finite",
+    "open_folder",
     "publish",
     "read_json",
     "read_rows",
+    "read_toml",
     "refuse_foreign",
     "replace",
 ]
 
+DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+"""Errors of code that meets sound JSON of another shape than it should have."""
 MARK = "written-by-coterie"
 """Mark in every file that `publish` may replace."""
 
@@ -108,7 +115,7 @@ def encode(value: Any, indent: int | None = None) -> bytes:
     try:
         text = json.dumps(value, allow_nan=False, default=_listed, indent=indent)
     except ValueError:  # something is not finite: rare, so the slow way round only then
-        text = json.dumps(_finite(value), indent=indent)
+        text = json.dumps(finite(value), indent=indent)
     return text.encode() + b"\n"
 
 
@@ -119,14 +126,22 @@ def _listed(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any, digits: int | None = None) -> Any:
+    """Turn tensors and arrays into lists, NaN and infinity into None, inside mappings and lists, too.
+
+    `digits`: round to so many significant ones.
+    """
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
+        return {k: finite(v, digits) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [finite(v, digits) for v in value]
+    if not isinstance(value, float):
+        return value
+    if not math.isfinite(value):
+        return None
+    return value if digits is None else float(f"{value:.{digits}g}")
 
 
 def file_names(names: Iterable[str]) -> list[str]:
@@ -153,6 +168,30 @@ def read_json(path: Path) -> Any:
         return json.loads(data)
     except ValueError as error:
         raise RunError(f"{path} is damaged: {error}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file that must be there and be sound."""
+    try:
+        with explained(path, "read"):
+            return tomllib.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from None
+
+
+def open_folder(path: Path, kind: str, mark: str, facts: str, known: int) -> dict[str, Any]:
+    """Read the facts of a folder, which is of this kind if it has the file `mark`, and of a known format."""
+    if not (path / mark).is_file():
+        lacks = f"it has no {mark}" if path.exists() else "there is no such folder"
+        raise RunError(f"{path} is not a {kind} folder: {lacks}")
+    values = read_json(path / facts)
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != known:
+        raise RunError(
+            f"{path} is a {kind} folder of format {found!r}, but this version of coterie reads "
+            f"format {known}; use the version of coterie that wrote it"
+        )
+    return dict(values)
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:

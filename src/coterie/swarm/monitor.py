@@ -1,4 +1,4 @@
-"""Looks at the peers of a swarm, again and again: who gets on, who stands still, who has ended."""
+"""Monitor of a swarm: who of the peers gets on, who stands still, who has ended."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ __all__ = ["Pace", "Progress", "monitor", "stall_limit"]
 LOOK = 0.5
 """Seconds between two looks at the peers."""
 STALL = 15.0
-"""Seconds without a new iteration after which a peer may be said to stand still, at least."""
+"""Seconds without a new iteration, at least, after which a peer stands still."""
 PAUSES = 3
-"""And so many times as long as the longest pause that any peer has made, its start included."""
+"""Or this many times the longest pause that any peer has made, its start included."""
 
 
 class Progress(Protocol):
-    """Shows how a swarm is getting on."""
+    """Display of how a swarm is getting on."""
 
     def stage(self, text: str) -> None:
-        """Something that takes a while begins."""
-        ...
+        """Say what begins now and takes a while."""
 
     def peers(
         self,
@@ -35,8 +34,7 @@ class Progress(Protocol):
         status: Sequence[dict[str, Any] | None],
         wrong: Sequence[str | None],
     ) -> None:
-        """What all peers say of themselves (None: one does not answer), and what is wrong with each."""
-        ...
+        """Show what all peers say of themselves (None: one does not answer), and what is wrong with each."""
 
 
 @dataclass
@@ -44,14 +42,14 @@ class Pace:
     """Progress of one peer, by the looks at it; times are monotonic seconds."""
 
     moved: float
-    """When it was last seen at a new iteration, at first: when it was started."""
+    """Time at which it was last seen at a new iteration, at first: at which it was started."""
     t: int = 0
     pause: float = 0.0
-    """The longest time between two moves."""
+    """Longest time between two moves."""
     finished: bool = False
 
     def look(self, status: dict[str, Any] | None, now: float) -> None:
-        """Take in what it says of itself."""
+        """Take in what a peer says of itself."""
         if status is None:
             return
         self.finished = status["state"] == "finished"

@@ -1,4 +1,4 @@
-"""A throw-away CA, and for each client of an experiment the settings of a peer on loopback."""
+"""Plan of a swarm: a throw-away CA, and a PEER.toml on loopback for each client of an experiment."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 from coterie.core.errors import ConfigError, RunError
 from coterie.core.toml import dumps
 from coterie.experiment import Experiment, Population, World
-from coterie.peer.authority import REQUEST, Authority, request
-from coterie.peer.settings import Settings
+from coterie.peer.config import PeerConfig
+from coterie.peer.identity.authority import REQUEST, Authority, request
 
-__all__ = ["FEDERATION", "fit_for_peers", "free_ports", "lay_out", "names", "peer_settings", "states"]
+__all__ = ["fit_for_peers", "free_ports", "names", "peer_configs", "states", "world_of", "write_peer_folders"]
 
 FEDERATION = "swarm"
 HOST = "127.0.0.1"
@@ -26,7 +26,7 @@ _numbers = itertools.count(97 * os.getpid())
 
 
 def names(count: int) -> list[str]:
-    """p0, p1, ..."""
+    """Name peers p0, p1, ..."""
     return [f"p{i}" for i in range(count)]
 
 
@@ -41,12 +41,12 @@ def fit_for_peers(experiment: Experiment) -> None:
         raise ConfigError(f"device: peers learn on 'cpu', got {experiment.device!r}; leave it out")
 
 
-def peer_settings(
+def peer_configs(
     world: World, ports: Sequence[int], pages: Sequence[int] = (), **more: Any
-) -> list[Settings]:
-    """One peer for each client of a world; each wakes as often as its twin in the simulator, on average.
+) -> list[PeerConfig]:
+    """Configure a peer for each client of a world, to wake as often as its twin in the simulator, on average.
 
-    `pages`: the ports of their status pages; without them any that are free when they start.
+    `pages`: ports of their status pages; without them any that are free when they start.
     """
     e = world.experiment
     m, stars = e.data.clients, e.exchange.stars
@@ -78,7 +78,7 @@ def peer_settings(
     }
     seed = f"{everybody[0]}@{HOST}:{ports[0]}"
     return [
-        Settings.parse(
+        PeerConfig.parse(
             {
                 **common,
                 "address": f"{HOST}:{port}",
@@ -91,12 +91,12 @@ def peer_settings(
     ]
 
 
-def lay_out(folder: Path, settings: Sequence[Settings]) -> list[Path]:
-    """A folder for each peer, with its key, its certificate and its PEER.toml; the CA is gone after this."""
+def write_peer_folders(folder: Path, configs: Sequence[PeerConfig]) -> list[Path]:
+    """Write a folder for each peer, with key, certificate and PEER.toml; the CA is gone after this."""
     files = []
     with tempfile.TemporaryDirectory() as scratch:
         authority = Authority.create(Path(scratch) / "ca", FEDERATION)
-        for name, one in zip(names(len(settings)), settings, strict=True):
+        for name, one in zip(names(len(configs)), configs, strict=True):
             home = folder / name
             identity = home / "identity"
             request(identity, name)
@@ -107,12 +107,12 @@ def lay_out(folder: Path, settings: Sequence[Settings]) -> list[Path]:
 
 
 def states(run: Path, count: int) -> list[Path]:
-    """Where the peers of a swarm keep their state, once they are started."""
+    """Return the state folders of the peers of a swarm."""
     return [run / "peers" / name / "state" for name in names(count)]
 
 
 def free_ports(wanted: int) -> list[int]:
-    """Ports of loopback that nobody listens on at this moment.
+    """Find ports of loopback that nobody listens on at this moment.
 
     Systems give ports to outgoing connections from 32768 up, so those here stay free until they are used;
     where the search begins depends on the process, so that two that search at once do not meet.
@@ -132,6 +132,6 @@ def free_ports(wanted: int) -> list[int]:
 
 
 def world_of(experiment: Experiment, label: str) -> World:
-    """The only world of one method and the first seed."""
+    """Return the only world of one method and the first seed."""
     (world,) = experiment.only(label).worlds()
     return world

@@ -1,4 +1,4 @@
-"""One peer as a process of its own: started, watched, stopped.
+"""Process of one peer: started, watched, stopped.
 
 Peers are forked from a process that has loaded everything and done nothing (`multiprocessing`'s fork
 server), so that eight of them start in a second and not in half a minute. Each does what `coterie peer
@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import CoterieError
-from coterie.peer import watch
 from coterie.peer.errors import PeerError, Unreachable
+from coterie.peer.observability import status_client
 
-__all__ = ["PeerProcess", "warm_up"]
+__all__ = ["PeerProcess", "start_forkserver"]
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["coterie.swarm.preload"])
 
 
-def warm_up() -> None:
+def start_forkserver() -> None:
     """Begin to load what peers need, while something else is done."""
     with _one_thread_each(), _deaf_to_ctrl_c():
         multiprocessing.forkserver.ensure_running()
@@ -46,13 +46,13 @@ class PeerProcess:
         self.log = self.file.parent / "log.jsonl"
         self.state = self.file.parent / "state"
         self.stuck = False
-        """It did not leave when it should have, and was killed."""
+        """True if it did not leave when it should have, and was killed."""
         self._process: multiprocessing.process.BaseProcess | None = None
 
     def start(self) -> None:
-        """Begin, or begin again."""
+        """Start, or start again."""
         with contextlib.suppress(FileNotFoundError):  # left by one that was killed
-            (self.state / watch.ADDRESS).unlink()
+            (self.state / status_client.ADDRESS).unlink()
         self.log.touch(0o600)
         given = self.file, self.data and self.data.resolve(), self.log, Path.cwd(), self.prepare
         self._process = _context.Process(target=_run, args=given, name=self.name)
@@ -61,17 +61,17 @@ class PeerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None: it was not started."""
+        """Process id; None: it was not started."""
         return self._process.pid if self._process else None
 
     @property
     def code(self) -> int | None:
-        """How it ended; None: it has not."""
+        """Exit code; None: it has not ended."""
         return self._process.exitcode if self._process else None
 
     @property
     def end(self) -> str | None:
-        """How it ended, in words, if not politely; None: it did, or it has not ended."""
+        """End in words, if not a polite one; None: it was, or it has not ended."""
         if self.stuck:
             return "stood still"
         if self.code in (None, 0, -signal.SIGTERM):  # the latter: it had only begun to load
@@ -81,21 +81,21 @@ class PeerProcess:
         return f"ended with exit code {self.code} ({self._last_words()[:200]})"
 
     def status(self) -> dict[str, Any] | None:
-        """What it says of itself; None: it does not answer yet, or any more."""
-        if not (self.state / watch.ADDRESS).exists():
+        """Fetch what the peer says of itself; None: it does not answer yet, or any more."""
+        if not (self.state / status_client.ADDRESS).exists():
             return None
         try:
-            return watch.status(str(self.state))
+            return status_client.status(str(self.state))
         except Unreachable:
             return None
 
     def signal(self, number: signal.Signals) -> None:
-        """SIGTERM: leave politely; SIGKILL: die; SIGSTOP, SIGCONT: stand still for a while."""
+        """Send a signal: SIGTERM to leave politely, SIGKILL, SIGSTOP, SIGCONT."""
         if self._process and self._process.exitcode is None and self._process.pid:
             os.kill(self._process.pid, number)
 
     def wait(self, seconds: float) -> int:
-        """Its exit code; one that takes longer is killed."""
+        """Wait for the exit code; a peer that takes longer is killed."""
         assert self._process is not None
         self._process.join(seconds)
         if self._process.exitcode is None:
@@ -105,7 +105,7 @@ class PeerProcess:
         return self._process.exitcode or 0
 
     def check(self) -> None:
-        """Raise if it has ended by itself."""
+        """Raise if the peer has ended by itself."""
         if self.code is not None:
             raise PeerError(
                 f"the peer {self.name} ended by itself with exit code {self.code}: "
@@ -118,10 +118,10 @@ class PeerProcess:
 
 
 def _run(file: Path, data: Path | None, log: Path, folder: Path, prepare: Callable[[], None] | None) -> None:
-    """In the new process."""
+    """Run the peer, in the new process."""
     if prepare is not None:
         prepare()
-    from coterie.peer.process import run
+    from coterie.peer.app import run
 
     os.setsid()  # Ctrl-C is for the swarm, which tells its peers
     os.chdir(folder)
@@ -146,7 +146,7 @@ def _leave_with_the_swarm() -> None:
 
 @contextlib.contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """For the fork server, which a terminal would tell, too, while it is loading."""
+    """Ignore Ctrl-C for the fork server, which a terminal would tell, too, while it is loading."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -159,7 +159,7 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """For the fork server, which starts with the first peer: the machine is shared by all of them."""
+    """Give the fork server, which starts with the first peer, one thread: all peers share the machine."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:

@@ -1,4 +1,4 @@
-"""The journals of a swarm as the rows of a run folder, so that tables and pictures are those of any run."""
+"""Results of a swarm: the peers' journals as rows of a run folder, as those of any run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.peer import journal
+from coterie.peer.persistence import journal
 
 __all__ = ["Rows", "exchanges", "metrics", "reached", "read"]
 
@@ -16,7 +16,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def read(states: Iterable[Path]) -> list[list[dict[str, Any]]]:
-    """The journals of all peers, in the order of their clients; of one that has not begun, an empty one."""
+    """Read the journals of all peers, in the order of their clients; empty: it has not begun."""
     files = [state / "journal.jsonl" for state in states]
     return [list(journal.read(file)) if file.exists() else [] for file in files]
 
@@ -28,7 +28,7 @@ def reached(rows: Rows) -> int:
 
 
 def metrics(journals: Sequence[Rows], missing: Container[int] = ()) -> Iterator[dict[str, Any]]:
-    """One row for each iteration at which all peers were evaluated; of a peer that was twice, the last.
+    """Yield a row for each iteration at which all peers were evaluated; of a peer that was twice, the last.
 
     Those that are missing at the end are not waited for: they have scores as long as they were there.
     """
@@ -41,22 +41,14 @@ def metrics(journals: Sequence[Rows], missing: Container[int] = ()) -> Iterator[
 
 
 def exchanges(journals: Sequence[Rows], clients: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """One row for each wake and adoption about which the method reported something, in time's order."""
+    """Yield a row for each mix and adoption about which the method reported something, in time's order."""
     rows = []
     for client, journal_ in enumerate(journals):
         for row in journal_:
-            if row["kind"] not in ("wake", "adopt") or set(row["info"]) <= {"heard"}:
+            if (kind := row["kind"]) not in ("mix", "adopt") or set(row["info"]) <= {"heard"}:
                 continue
-            wake = row["kind"] == "wake"
-            senders = [peer for peer, _, _ in row["heard"]] if wake else [row["peer"]]
-            rows.append(
-                {
-                    "world": 0,
-                    "t": row["t"],
-                    "kind": "mix" if wake else "adopt",
-                    "client": client,
-                    "neighbours": [clients[peer] for peer in senders],
-                    **row["info"],
-                }
-            )
+            senders = [peer for peer, _, _ in row["heard"]] if kind == "mix" else [row["peer"]]
+            neighbours = [clients[peer] for peer in senders]
+            at = {"world": 0, "t": row["t"], "kind": kind, "client": client, "neighbours": neighbours}
+            rows.append({**at, **row["info"]})
     yield from sorted(rows, key=lambda row: row["t"])

@@ -1,4 +1,4 @@
-"""From an experiment to its results by real peers, each a process, over mutual TLS on loopback."""
+"""A swarm, from an experiment to its results: real peers, each a process, over mutual TLS on loopback."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from coterie.federation import Dealer
 from coterie.runs import Run, RunFolder
 from coterie.swarm import results
 from coterie.swarm.monitor import Progress, monitor
-from coterie.swarm.plan import fit_for_peers, free_ports, lay_out, names, peer_settings, world_of
-from coterie.swarm.process import PeerProcess, warm_up
+from coterie.swarm.plan import fit_for_peers, free_ports, names, peer_configs, world_of, write_peer_folders
+from coterie.swarm.process import PeerProcess, start_forkserver
 
 __all__ = ["Progress", "swarm"]
 
@@ -47,7 +47,7 @@ def swarm(
     world = world_of(experiment, label)
     m, iterations = experiment.data.clients, experiment.train.iterations
     say: Callable[[str], None] = progress.stage if progress else lambda text: None
-    warm_up()
+    start_forkserver()
     say("dealing the data")
     federation = Dealer(data).federation(world.experiment, world.seed)
     home = out / "peers"
@@ -57,7 +57,7 @@ def swarm(
             say(f"making a CA, {m} keys and {m} certificates")
             ports = free_ports(2 * m)  # at once, so that no page takes the port of a peer yet to start
             limit = {"rate": rate} if rate else {}
-            files = lay_out(home, peer_settings(world, ports[:m], ports[m:], **limit))
+            files = write_peer_folders(home, peer_configs(world, ports[:m], ports[m:], **limit))
             processes = [PeerProcess(n, f, data) for n, f in zip(names(m), files, strict=True)]
             began = time.monotonic()
             folder.status("running", 0, iterations, 0.0)
@@ -98,7 +98,7 @@ def swarm(
 
 @contextlib.contextmanager
 def _running(processes: Sequence[PeerProcess]) -> Iterator[None]:
-    """All of them started; at the end all of them leave, politely if they can."""
+    """Start all of them; at the end all of them leave, politely if they can."""
     try:
         for process in processes:
             process.start()

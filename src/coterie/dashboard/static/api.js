@@ -2,15 +2,20 @@
 
 export class Refusal extends Error {}
 
-const given = (query) => Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== "")
-  .map(([k, v]) => [k, String(v)]).sort();
+const given = (query) =>
+  Object.entries(query)
+    .filter(([, v]) => v !== undefined && v !== null && v !== "")
+    .map(([k, v]) => [k, String(v)])
+    .sort();
 
 async function ask(path) {
   let answer;
   try {
     answer = await fetch(path, { headers: { Accept: "application/json" } });
   } catch {
-    throw new Refusal("The dashboard does not answer. It may have been stopped: start it again with `coterie dashboard`.");
+    throw new Refusal(
+      "The dashboard does not answer. It may have been stopped: start it again with `coterie dashboard`.",
+    );
   }
   const found = await answer.json().catch(() => null);
   if (answer.ok && found !== null) return found;
@@ -21,14 +26,20 @@ const path = (run) => run.split("/").map(encodeURIComponent).join("/");
 
 export const server = {
   listing: () => ask("/api/runs"),
-  run: (id) => ({ id, live: true, get: (view, query = {}) => ask(`/api/runs/${path(id)}/${view}?${new URLSearchParams(given(query))}`) }),
+  run: (id) => ({
+    id,
+    live: true,
+    get: (view, query = {}) => ask(`/api/runs/${path(id)}/${view}?${new URLSearchParams(given(query))}`),
+  }),
 };
 
 export const frozen = (id, answers) => ({
-  id, live: false,
+  id,
+  live: false,
   get: async (view, query = {}) => {
     const found = answers[view + JSON.stringify(given(query))];
-    if (found === undefined) throw new Refusal("This report does not hold these numbers; open the run with `coterie dashboard`.");
+    if (found === undefined)
+      throw new Refusal("This report does not hold these numbers; open the run with `coterie dashboard`.");
     return found;
   },
 });
@@ -36,7 +47,10 @@ export const frozen = (id, answers) => ({
 // Calls changed() whenever the server says so, and lost(true | false) when the line goes down or up.
 export function watch(run, changed, lost) {
   const stream = new EventSource(`/api/events${run === null ? "" : `?run=${encodeURIComponent(run)}`}`);
-  stream.onmessage = () => { lost(false); changed(); };
+  stream.onmessage = () => {
+    lost(false);
+    changed();
+  };
   stream.onerror = () => lost(true);
   return () => stream.close();
 }

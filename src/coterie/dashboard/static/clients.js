@@ -17,8 +17,13 @@ const narrow = matchMedia("(max-width: 760px)"); // as in style.css
 
 export async function clients(source, query, remember, link) {
   const node = h("div", { class: "view clients" });
-  const state = { method: query.method, seed: query.seed, sort: query.sort, hurt: query.hurt === "on",
-    as: query.as ?? "list" };
+  const state = {
+    method: query.method,
+    seed: query.seed,
+    sort: query.sort,
+    hurt: query.hurt === "on",
+    as: query.as ?? "list",
+  };
   let found;
   narrow.addEventListener("change", () => node.isConnected && found?.worlds.length && draw());
   await load();
@@ -32,26 +37,48 @@ export async function clients(source, query, remember, link) {
 
   function set(change, again) {
     Object.assign(state, change);
-    const { method, seed, sort, as, hurt } = state;
-    remember?.({ method, seed, sort, as: as === "list" ? null : as, hurt: hurt ? "on" : null });
-    if (again) load(); else draw();
+    const { method, seed, sort, as } = state;
+    remember?.({ method, seed, sort, as: as === "list" ? null : as, hurt: state.hurt ? "on" : null });
+    if (again) load();
+    else draw();
   }
 
   function draw() {
     const old = node.querySelector(".viewport")?.scrollTop ?? 0;
-    const order = sorted(), tiles = state.as === "tiles";
+    const order = sorted(),
+      tiles = state.as === "tiles";
     const widest = Math.max(...(found.gain ?? [0]).map((g) => Math.abs(g ?? 0)), 0.01);
     const high = tiles ? 118 : narrow.matches ? 68 : 46;
-    const list = windowed(order.length, high, tiles ? 150 : 0,
-      (k) => (tiles ? tile(order[k]) : row(order[k], widest)), state.as);
-    put(node, tools(order), lead(), legend(found.classes),
-      !tiles && h("div", { class: "list heads", "aria-hidden": "true" },
-        h("div", { class: "person-row" }, HEADS.map((text) => h("span", {}, text)))),
-      list);
+    const list = windowed(
+      order.length,
+      high,
+      tiles ? 150 : 0,
+      (k) => (tiles ? tile(order[k]) : row(order[k], widest)),
+      state.as,
+    );
+    put(
+      node,
+      tools(order),
+      lead(),
+      legend(found.classes),
+      !tiles &&
+        h(
+          "div",
+          { class: "list heads", "aria-hidden": "true" },
+          h(
+            "div",
+            { class: "client-row" },
+            HEADS.map((text) => h("span", {}, text)),
+          ),
+        ),
+      list,
+    );
     list.scrollTop = old;
   }
 
-  function hurt(k) { return found.gain !== null && found.gain[k] !== null && found.gain[k] < 0; }
+  function hurt(k) {
+    return found.gain !== null && found.gain[k] !== null && found.gain[k] < 0;
+  }
 
   function sorted() {
     const keys = SORTS[state.sort]?.[1](found) ?? SORTS.personal[1](found);
@@ -63,62 +90,145 @@ export async function clients(source, query, remember, link) {
     const methods = [...new Set(found.worlds.map((w) => w.method))];
     const seeds = found.worlds.filter((w) => w.method === found.method).map((w) => w.seed);
     const sorts = Object.entries(SORTS).filter(([k]) => k !== "gain" || found.gain);
-    return h("div", { class: "tools" },
-      choice("method", methods.map((m) => [m, m]), found.method,
-        (method) => set({ method, seed: found.worlds.find((w) => w.method === method).seed }, true)),
-      choice("seed", seeds.map((s) => [s, s]), found.seed, (seed) => set({ method: found.method, seed }, true)),
-      choice("sorted by", sorts.map(([k, [text]]) => [k, text]), state.sort, (sort) => set({ sort })),
-      choice("shown as", [["list", "list"], ["tiles", "small multiples"]], state.as, (as) => set({ as })),
-      found.gain !== null && h("label", { class: "tick" }, h("input", { type: "checkbox", checked: state.hurt,
-        onchange: (event) => set({ hurt: event.target.checked }) }), "only those hurt"),
-      csvButton(`clients ${found.method} seed ${found.seed}`, () => file(order)));
+    return h(
+      "div",
+      { class: "tools" },
+      choice(
+        "method",
+        methods.map((m) => [m, m]),
+        found.method,
+        (method) => set({ method, seed: found.worlds.find((w) => w.method === method).seed }, true),
+      ),
+      choice(
+        "seed",
+        seeds.map((s) => [s, s]),
+        found.seed,
+        (seed) => set({ method: found.method, seed }, true),
+      ),
+      choice(
+        "sorted by",
+        sorts.map(([k, [text]]) => [k, text]),
+        state.sort,
+        (sort) => set({ sort }),
+      ),
+      choice(
+        "shown as",
+        [
+          ["list", "list"],
+          ["tiles", "small multiples"],
+        ],
+        state.as,
+        (as) => set({ as }),
+      ),
+      found.gain !== null &&
+        h(
+          "label",
+          { class: "tick" },
+          h("input", {
+            type: "checkbox",
+            checked: state.hurt,
+            onchange: (event) => set({ hurt: event.target.checked }),
+          }),
+          "only those hurt",
+        ),
+      csvButton(`clients ${found.method} seed ${found.seed}`, () => file(order)),
+    );
   }
 
   function file(order) {
-    return [["client", "group", "personal", "gain over Local", "global", "samples", ...found.classes],
-      ...order.map((k) => [k, found.group[k], found.personal[k], found.gain?.[k], found.global[k], found.train[k],
-        ...found.labels[k]])];
+    return [
+      ["client", "group", "personal", "gain over Local", "global", "samples", ...found.classes],
+      ...order.map((k) => [
+        k,
+        found.group[k],
+        found.personal[k],
+        found.gain?.[k],
+        found.global[k],
+        found.train[k],
+        ...found.labels[k],
+      ]),
+    ];
   }
 
   function lead() {
-    const all = found.train.length, lost = found.train.filter((_, k) => hurt(k)).length;
-    return h("p", { class: "lead" }, found.alone ? `${plural(all, "client")}, each learning alone.`
-      : found.gain === null ? `${plural(all, "client")}. Add the method Local to a run to see who would do better alone.`
-        : [h("b", {}, `${count(lost)} of ${plural(all, "client")}`), ` ${lost === 1 ? "is" : "are"} hurt: `
-          + `worse at iteration ${count(found.t)} than the same client learning alone.`]);
+    const all = found.train.length,
+      lost = found.train.filter((_, k) => hurt(k)).length;
+    return h(
+      "p",
+      { class: "lead" },
+      found.alone
+        ? `${plural(all, "client")}, each learning alone.`
+        : found.gain === null
+          ? `${plural(all, "client")}. Add the method Local to a run to see who would do better alone.`
+          : [
+              h("b", {}, `${count(lost)} of ${plural(all, "client")}`),
+              ` ${lost === 1 ? "is" : "are"} hurt: ` +
+                `worse at iteration ${count(found.t)} than the same client learning alone.`,
+            ],
+    );
   }
 
   function name(k) {
-    const dot = found.groups > 1 && h("i", { class: "dot", title: `group ${found.group[k]}`,
-      css: { background: groupColour(found.group[k]) } });
-    const text = `client ${k}`, there = { method: found.method, seed: found.seed, client: k };
-    return [dot, link ? h("a", { href: link(there) }, text) : text,
+    const dot =
+      found.groups > 1 &&
+      h("i", {
+        class: "dot",
+        title: `group ${found.group[k]}`,
+        css: { background: groupColour(found.group[k]) },
+      });
+    const text = `client ${k}`,
+      there = { method: found.method, seed: found.seed, client: k };
+    return [
+      dot,
+      link ? h("a", { href: link(there) }, text) : text,
       found.diverged.includes(k) && h("small", { class: "bad" }, " diverged"),
-      found.attackers.includes(k) && h("small", { class: "bad" }, " attacker")];
+      found.attackers.includes(k) && h("small", { class: "bad" }, " attacker"),
+    ];
   }
 
   function row(k, widest) {
-    const gain = found.gain?.[k] ?? null, accuracy = found.personal[k];
-    const wide = `${50 * Math.abs(gain) / widest}%`;
-    const title = found.labels[k].map((n, l) => n && `${found.classes[l]}: ${n}`).filter(Boolean).join(", ");
-    return h("div", { class: "person-row", "data-client": k },
+    const gain = found.gain?.[k] ?? null,
+      accuracy = found.personal[k];
+    const wide = `${(50 * Math.abs(gain)) / widest}%`;
+    const title = found.labels[k]
+      .map((n, l) => n && `${found.classes[l]}: ${n}`)
+      .filter(Boolean)
+      .join(", ");
+    return h(
+      "div",
+      { class: "client-row", "data-client": k },
       h("span", { class: "who" }, name(k)),
-      h("span", { class: "meter" }, h("i", { css: { width: `${100 * (accuracy ?? 0)}%` } }),
-        h("b", {}, percent(accuracy))),
-      h("span", { class: `lean ${gain < 0 ? "bad" : "good"}` },
+      h(
+        "span",
+        { class: "meter" },
+        h("i", { css: { width: `${100 * (accuracy ?? 0)}%` } }),
+        h("b", {}, percent(accuracy)),
+      ),
+      h(
+        "span",
+        { class: `lean ${gain < 0 ? "bad" : "good"}` },
         gain !== null && h("i", { css: { [gain < 0 ? "right" : "left"]: "50%", width: wide } }),
-        h("b", {}, points(gain))),
+        h("b", {}, points(gain)),
+      ),
       h("span", { "data-head": "global " }, percent(found.global[k])),
       h("span", { "data-head": "samples " }, count(found.train[k])),
-      h("span", { class: "what", title }, columns(found.labels[k])));
+      h("span", { class: "what", title }, columns(found.labels[k])),
+    );
   }
 
   function tile(k) {
     const gain = found.gain?.[k] ?? null;
-    return h("div", { class: "tile", "data-client": k },
+    return h(
+      "div",
+      { class: "tile", "data-client": k },
       h("div", {}, h("span", { class: "who" }, name(k)), h("b", {}, percent(found.personal[k]))),
       columns(found.labels[k], { width: 126, height: 46 }),
-      h("div", {}, h("small", {}, `${amount(found.train[k])} samples`),
-        gain !== null && h("small", { class: gain < 0 ? "bad" : "good" }, points(gain))));
+      h(
+        "div",
+        {},
+        h("small", {}, `${amount(found.train[k])} samples`),
+        gain !== null && h("small", { class: gain < 0 ? "bad" : "good" }, points(gain)),
+      ),
+    );
   }
 }

@@ -1,4 +1,4 @@
-// Several runs side by side: one table, what they were made with differently, and their curves in one picture.
+// Several runs side by side: one table, how their settings differ, and their curves in one picture.
 import { chart } from "./chart.js";
 import { choice, h, put } from "./dom.js";
 import { amount, bytes, percent, roundBytes, whole } from "./format.js";
@@ -8,27 +8,36 @@ import { sortable } from "./table.js";
 import { viewing } from "./viewing.js";
 
 const SCORES = {
-  personal: ["Personal accuracy", percent, whole], global: ["Global accuracy", percent, whole],
-  loss: ["Training loss", amount, amount], bytes: ["Data sent", bytes, roundBytes] };
+  personal: ["Personal accuracy", percent, whole],
+  global: ["Global accuracy", percent, whole],
+  loss: ["Training loss", amount, amount],
+  bytes: ["Data sent", bytes, roundBytes],
+};
 
-const told = ({ name, ...options }) => [name, ...flat(options).map(([key, value]) => `${key} ${value}`)].join(", ");
+const told = ({ name, ...options }) =>
+  [name, ...flat(options).map(([key, value]) => `${key} ${value}`)].join(", ");
 
 export async function compare(sources, link, query, remember) {
   const node = h("div", { class: "view compare" });
   const state = { score: query.score in SCORES ? query.score : "personal", method: query.method ?? "" };
-  const sorting = {}, differing = {};
+  const sorting = {},
+    differing = {};
   let found;
   const see = viewing(query, remember, () => picture());
-  const above = h("div", { class: "view" }), tools = h("div", { class: "tools" }), curves = h("div");
+  const above = h("div", { class: "view" }),
+    tools = h("div", { class: "tools" }),
+    curves = h("div");
   put(node, above, tools, h("section", { class: "card" }, curves, see.node));
   await load();
   return { node, refresh: load, keys: {} };
 
   async function load() {
-    found = await Promise.all(sources.map(async (source) => {
-      const [run, given] = await Promise.all([source.get("overview"), source.get("curves")]);
-      return { id: source.id, run, curves: given };
-    }));
+    found = await Promise.all(
+      sources.map(async (source) => {
+        const [run, given] = await Promise.all([source.get("overview"), source.get("curves")]);
+        return { id: source.id, run, curves: given };
+      }),
+    );
     draw();
   }
 
@@ -40,57 +49,145 @@ export async function compare(sources, link, query, remember) {
 
   function draw() {
     const names = [...new Set(found.flatMap(({ run }) => Object.keys(run.methods)))];
-    put(above, h("div", { class: "title" }, h("h1", {}, `${found.length} runs compared`)),
-      results(), h("section", { class: "card differences" }, h("h3", {}, "What differs"), differences()));
-    put(tools,
-      choice("curve of", Object.entries(SCORES).map(([k, [text]]) => [k, text.toLowerCase()]), state.score,
-        (score) => settle({ score })),
-      choice("method", [["", "all"], ...names.map((n) => [n, n])], state.method, (method) => settle({ method })));
+    put(
+      above,
+      h("div", { class: "title" }, h("h1", {}, `${found.length} runs compared`)),
+      results(),
+      h("section", { class: "card differences" }, h("h3", {}, "What differs"), differences()),
+    );
+    put(
+      tools,
+      choice(
+        "curve of",
+        Object.entries(SCORES).map(([k, [text]]) => [k, text.toLowerCase()]),
+        state.score,
+        (score) => settle({ score }),
+      ),
+      choice("method", [["", "all"], ...names.map((n) => [n, n])], state.method, (method) =>
+        settle({ method }),
+      ),
+    );
     picture();
   }
 
   function results() {
-    const rows = found.flatMap(({ id, run }) => Object.keys(run.methods).map((name, k) => ({ id, name, k, run })));
+    const rows = found.flatMap(({ id, run }) =>
+      Object.keys(run.methods).map((name, k) => ({ id, name, k, run })),
+    );
     const titles = [...new Set(found.flatMap(({ run }) => Object.keys(run.table)))];
     const cell = (row, wanted) => row.run.table[wanted]?.[row.k];
-    return h("section", { class: "card results" }, h("h3", {}, "Results"), sortable([
-      { title: "run", left: true, first: "asc", value: (row) => row.id,
-        cell: (row) => h("a", { href: link.run(row.id) }, row.id) },
-      { title: "method", left: true, first: "asc", value: (row) => row.name,
-        cell: (row) => [dot(looks(row.run.rows)[row.name]?.colour ?? "var(--soft)"), row.name] },
-      ...titles.map((wanted) => ({ title: wanted, value: (row) => cell(row, wanted)?.value ?? null,
-        cell: (row) => { const c = cell(row, wanted); return c?.best ? h("b", {}, c.text) : c?.text ?? "–"; } })),
-    ], rows, sorting, { csv: "compared" }), h("p", { class: "note" }, "Bold: the best of its run."));
+    return h(
+      "section",
+      { class: "card results" },
+      h("h3", {}, "Results"),
+      sortable(
+        [
+          {
+            title: "run",
+            left: true,
+            first: "asc",
+            value: (row) => row.id,
+            cell: (row) => h("a", { href: link.run(row.id) }, row.id),
+          },
+          {
+            title: "method",
+            left: true,
+            first: "asc",
+            value: (row) => row.name,
+            cell: (row) => [dot(looks(row.run.rows)[row.name]?.colour ?? "var(--soft)"), row.name],
+          },
+          ...titles.map((wanted) => ({
+            title: wanted,
+            value: (row) => cell(row, wanted)?.value ?? null,
+            cell: (row) => {
+              const c = cell(row, wanted);
+              return c?.best ? h("b", {}, c.text) : (c?.text ?? "–");
+            },
+          })),
+        ],
+        rows,
+        sorting,
+        { csv: "compared" },
+      ),
+      h("p", { class: "note" }, "Bold: the best of its run."),
+    );
   }
 
   // The parameters that are not the same in all runs, one row each; all that a method was given is one row.
   function differences() {
-    const given = found.map(({ run: { parameters: { methods, ...others } } }) => new Map([...flat(others),
-      ...Object.entries(methods).map(([label, options]) => [`methods.${label}`, told(options)])]));
-    const paths = [...new Set(given.flatMap((one) => [...one.keys()]))].filter((path) => path !== "name"
-      && new Set(given.map((one) => one.get(path))).size > 1);
+    const given = found.map(
+      ({
+        run: {
+          parameters: { methods, ...others },
+        },
+      }) =>
+        new Map([
+          ...flat(others),
+          ...Object.entries(methods).map(([label, options]) => [`methods.${label}`, told(options)]),
+        ]),
+    );
+    const paths = [...new Set(given.flatMap((one) => [...one.keys()]))].filter(
+      (path) => path !== "name" && new Set(given.map((one) => one.get(path))).size > 1,
+    );
     if (!paths.length) return h("p", { class: "note" }, "Nothing: these runs have the same parameters.");
-    return h("div", { class: "tall" }, sortable([
-      { title: "parameter", left: true, first: "asc", value: (path) => path, cell: (path) => path },
-      ...found.map(({ id }, k) => ({ title: id, left: true, first: "asc", value: (path) => given[k].get(path) ?? null,
-        cell: (path) => h("span", { class: "said" }, given[k].get(path) ?? "–") })),
-    ], paths, differing, { csv: "differences" }));
+    return h(
+      "div",
+      { class: "tall" },
+      sortable(
+        [
+          { title: "parameter", left: true, first: "asc", value: (path) => path, cell: (path) => path },
+          ...found.map(({ id }, k) => ({
+            title: id,
+            left: true,
+            first: "asc",
+            value: (path) => given[k].get(path) ?? null,
+            cell: (path) => h("span", { class: "said" }, given[k].get(path) ?? "–"),
+          })),
+        ],
+        paths,
+        differing,
+        { csv: "differences" },
+      ),
+    );
   }
 
-  // A method keeps its colour; its lines in several runs, or with several settings, differ in dashes, then in shade.
+  // A method keeps its colour; its lines in several runs or settings differ in dashes, then in shade.
   function picture() {
-    const [title, format, tick] = SCORES[state.score], seen = new Map();
-    const lines = found.flatMap(({ id, run, curves: given }) => run.rows
-      .filter(({ name }) => given.methods[name] && (!state.method || name === state.method))
-      .map(({ name, hue, named }) => {
-        const { t, mean } = given.methods[name][state.score], k = seen.get(hue) ?? 0;
-        seen.set(hue, k + 1);
-        return { name: `${id} · ${name}`, colour: methodColour(hue, (k >> 2) % 2), dash: DASHES[k % 4],
-          named: named || Boolean(state.method), t, y: mean };
-      }));
+    const [title, format, tick] = SCORES[state.score],
+      seen = new Map();
+    const lines = found.flatMap(({ id, run, curves: given }) =>
+      run.rows
+        .filter(({ name }) => given.methods[name] && (!state.method || name === state.method))
+        .map(({ name, hue, named }) => {
+          const { t, mean } = given.methods[name][state.score],
+            k = seen.get(hue) ?? 0;
+          seen.set(hue, k + 1);
+          return {
+            name: `${id} · ${name}`,
+            colour: methodColour(hue, (k >> 2) % 2),
+            dash: DASHES[k % 4],
+            named: named || Boolean(state.method),
+            t,
+            y: mean,
+          };
+        }),
+    );
     const length = Math.max(...found.map(({ run }) => run.length));
     see.show(lines, length);
-    put(curves, chart({ title, note: "one colour for each method; the runs differ in the kind of line", lines, format,
-      tick, length, height: 340, names: false, see, from: state.score === "bytes" ? 0 : null }));
+    put(
+      curves,
+      chart({
+        title,
+        note: "one colour for each method; the runs differ in the kind of line",
+        lines,
+        format,
+        tick,
+        length,
+        height: 340,
+        names: false,
+        see,
+        from: state.score === "bytes" ? 0 : null,
+      }),
+    );
   }
 }

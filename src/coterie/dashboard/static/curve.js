@@ -5,11 +5,13 @@ const HIGH = 16; // pixels of a line of text
 export const last = (values) => values[values.length - 1];
 export const real = (v) => v !== null && v !== undefined;
 
-// A line as it is looked at: within the iterations chosen, smoothed, and on a log scale without what is not above 0.
+// A line as it is looked at: within the iterations chosen, smoothed; on a log scale only what is above 0.
 export function prepared(line, see) {
   const kind = see.kind(line);
-  const inside = kind === "hidden" ? [] : [...line.t.keys()]
-    .filter((k) => line.t[k] >= (see.from ?? 0) && line.t[k] <= (see.to ?? Infinity));
+  const inside =
+    kind === "hidden"
+      ? []
+      : [...line.t.keys()].filter((k) => line.t[k] >= (see.from ?? 0) && line.t[k] <= (see.to ?? Infinity));
   const taken = (values) => {
     const shown = values && smooth(values, see.smooth);
     return values && inside.map((k) => (see.log && !(shown[k] > 0) ? null : shown[k]));
@@ -23,17 +25,20 @@ function smooth(values, many) {
   if (many <= 1) return values;
   const half = many >> 1;
   return values.map((v, k) => {
-    const reach = Math.min(half, k, values.length - 1 - k); // as many before as after: the ends stay where they are
+    // As many before as after: the ends stay where they are.
+    const reach = Math.min(half, k, values.length - 1 - k);
     const around = values.slice(k - reach, k + reach + 1).filter(real);
     return real(v) ? around.reduce((a, b) => a + b, 0) / around.length : v;
   });
 }
 
 export function range(lines, from, log) {
-  const all = lines.flatMap((l) => [...l.y, ...(l.kind === "named" ? [...(l.low ?? []), ...(l.high ?? [])] : [])])
+  const all = lines
+    .flatMap((l) => [...l.y, ...(l.kind === "named" ? [...(l.low ?? []), ...(l.high ?? [])] : [])])
     .filter(real);
   if (log) {
-    const low = all.reduce((a, b) => Math.min(a, b), Infinity), top = all.reduce((a, b) => Math.max(a, b), 0);
+    const low = all.reduce((a, b) => Math.min(a, b), Infinity),
+      top = all.reduce((a, b) => Math.max(a, b), 0);
     return low < top ? [low / 1.08, top * 1.08] : Number.isFinite(low) ? [low / 2, low * 2] : [0.1, 1];
   }
   let low = from ?? all.reduce((a, b) => Math.min(a, b), Infinity);
@@ -45,27 +50,34 @@ export function range(lines, from, log) {
 }
 
 export function ticks(low, top, about) {
-  const raw = (top - low) / about, size = 10 ** Math.floor(Math.log10(raw));
+  const raw = (top - low) / about,
+    size = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((k) => k * size).find((s) => s >= raw);
   const found = [];
   const tiny = step * 1e-9;
-  for (let v = Math.ceil(low / step) * step; v <= top + tiny; v += step) found.push(Math.abs(v) < tiny ? 0 : v);
+  for (let v = Math.ceil(low / step) * step; v <= top + tiny; v += step)
+    found.push(Math.abs(v) < tiny ? 0 : v);
   return found;
 }
 
 // 1, 2, 5, 10 ...; over many decades their powers alone, within less than two of these as on a plain scale.
 export function logTicks(low, top, about) {
   const found = [];
-  for (let e = Math.floor(Math.log10(low)); 10 ** e <= top; e += 1) found.push(...[1, 2, 5].map((k) => k * 10 ** e));
+  for (let e = Math.floor(Math.log10(low)); 10 ** e <= top; e += 1)
+    found.push(...[1, 2, 5].map((k) => k * 10 ** e));
   const inside = found.filter((v) => v >= low && v <= top);
   if (inside.length < 2) return ticks(low, top, about);
   return inside.length > 2 * about ? inside.filter((v) => Number.isInteger(Math.log10(v))) : inside;
 }
 
 export function stroke({ t, y: values, step }, x, y) {
-  let path = "", pen = "M";
+  let path = "",
+    pen = "M";
   t.forEach((at, k) => {
-    if (!real(values[k])) { pen = "M"; return; }
+    if (!real(values[k])) {
+      pen = "M";
+      return;
+    }
     if (step && pen === "L") path += `H${x(at).toFixed(1)}`;
     path += `${pen}${x(at).toFixed(1)} ${y(values[k]).toFixed(1)}`;
     pen = "L";
@@ -88,7 +100,10 @@ export function ends(lines, y, top, bottom) {
   for (let round = 0; round < 60; round += 1) {
     for (let k = 0; k + 1 < placed.length; k += 1) {
       const lack = HIGH - (placed[k + 1][1] - placed[k][1]);
-      if (lack > 0) { placed[k][1] -= lack / 2; placed[k + 1][1] += lack / 2; }
+      if (lack > 0) {
+        placed[k][1] -= lack / 2;
+        placed[k + 1][1] += lack / 2;
+      }
     }
     if (placed.length && placed[0][1] < top + 4) placed[0][1] = top + 4;
     if (placed.length && placed.at(-1)[1] > bottom) placed.at(-1)[1] = bottom;
@@ -104,18 +119,23 @@ export function freest(heights, taken) {
 
 // The grey line at the pointer, if there is one.
 export function nearby(lines, t, pointed, y) {
-  const far = (line) => { const v = value(line, t); return real(v) ? Math.abs(y(v) - pointed) : Infinity; };
+  const far = (line) => {
+    const v = value(line, t);
+    return real(v) ? Math.abs(y(v) - pointed) : Infinity;
+  };
   const best = lines.reduce((a, b) => (a && far(a) <= far(b) ? a : b), null);
   return best && far(best) < 12 ? [{ ...best, colour: "var(--soft)" }] : [];
 }
 
-export function nearest(sorted, value) {
-  let low = 0, high = sorted.length - 1;
+export function nearest(sorted, wanted) {
+  let low = 0,
+    high = sorted.length - 1;
   while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if (sorted[middle] < value) low = middle; else high = middle;
+    if (sorted[middle] < wanted) low = middle;
+    else high = middle;
   }
-  return value - sorted[low] < sorted[high] - value ? low : high;
+  return wanted - sorted[low] < sorted[high] - wanted ? low : high;
 }
 
 export function value(line, t) {

@@ -9,26 +9,37 @@ function make(element, attributes, children) {
     else if (name === "css") for (const [key, v] of Object.entries(value)) element.style.setProperty(key, v);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
 export const h = (tag, attributes, ...children) => make(document.createElement(tag), attributes, children);
-export const svg = (tag, attributes, ...children) => make(document.createElementNS(SVG, tag), attributes, children);
+export const svg = (tag, attributes, ...children) =>
+  make(document.createElementNS(SVG, tag), attributes, children);
 
-// What had the focus has it again, even if it was made anew: a page that is drawn twice a second stays usable by keyboard.
+// Replaces the children. What had the focus has it again, even if it was made anew: a page that is drawn
+// twice a second stays usable by keyboard.
 export function put(parent, ...children) {
-  const had = parent.contains(document.activeElement) && document.activeElement !== parent ? document.activeElement : null;
+  const had =
+    parent.contains(document.activeElement) && document.activeElement !== parent
+      ? document.activeElement
+      : null;
   const path = had && steps(parent, had);
-  parent.replaceChildren(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  parent.replaceChildren(
+    ...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   const now = path?.reduce((at, k) => at?.children[k], parent);
-  if (now && now !== had && now.tagName === had.tagName && now.className === had.className) now.focus({ preventScroll: true });
+  if (now && now !== had && now.tagName === had.tagName && now.className === had.className)
+    now.focus({ preventScroll: true });
   return parent;
 }
 
 function steps(parent, inner) {
   const path = [];
-  for (let at = inner; at !== parent; at = at.parentElement) path.unshift([...at.parentElement.children].indexOf(at));
+  for (let at = inner; at !== parent; at = at.parentElement)
+    path.unshift([...at.parentElement.children].indexOf(at));
   return path;
 }
 
@@ -38,15 +49,21 @@ export function fitted(element, draw) {
   const again = () => width && draw(width);
   new ResizeObserver(([entry]) => {
     const now = Math.floor(entry.contentRect.width);
-    if (now && now !== width) { width = now; draw(width); }
+    if (now && now !== width) {
+      width = now;
+      draw(width);
+    }
   }).observe(element);
   document.addEventListener("theme", () => element.isConnected && again());
   return again;
 }
 
 export function choice(label, options, value, change) {
-  const select = h("select", { onchange: () => change(select.value) },
-    options.map(([v, text]) => h("option", { value: v, selected: String(v) === String(value) }, text)));
+  const select = h(
+    "select",
+    { onchange: () => change(select.value) },
+    options.map(([v, text]) => h("option", { value: v, selected: String(v) === String(value) }, text)),
+  );
   return h("label", { class: "choice" }, h("span", {}, label), select);
 }
 
@@ -56,16 +73,21 @@ export function problem(title, sentence, ...more) {
 
 const tip = () => {
   let node = document.getElementById("tip");
-  if (!node) document.body.append(node = h("div", { id: "tip", hidden: true }));
+  if (!node) document.body.append((node = h("div", { id: "tip", hidden: true })));
   return node;
 };
 
 export function showTip(x, y, ...lines) {
-  const node = put(tip(), lines.map((line) => h("div", {}, line)));
+  const node = put(
+    tip(),
+    lines.map((line) => h("div", {}, line)),
+  );
   node.hidden = false;
   const { width, height } = node.getBoundingClientRect();
   node.style.left = `${Math.max(8, Math.min(x + 14, innerWidth - width - 8))}px`;
   node.style.top = `${y + 18 + height > innerHeight ? y - height - 10 : y + 18}px`;
 }
 
-export const hideTip = () => { tip().hidden = true; };
+export const hideTip = () => {
+  tip().hidden = true;
+};

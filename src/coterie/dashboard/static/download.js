@@ -1,7 +1,8 @@
 // What is shown as a file: numbers as CSV, pictures as PNG. Nothing is sent anywhere.
 import { h } from "./dom.js";
 
-const SCALE = 2, EDGE = 16;
+const SCALE = 2,
+  EDGE = 16;
 
 function save(name, blob) {
   const link = h("a", { href: URL.createObjectURL(blob), download: name.replace(/[^\w.+=-]+/g, "_") });
@@ -19,19 +20,23 @@ function cell(value) {
 const button = (text, title, onclick) => h("button", { type: "button", class: "get", title, onclick }, text);
 
 // rows(): the head and then the rows, as lists.
-export const csvButton = (name, rows) => button("CSV", `${name}: the numbers as CSV`, () => {
-  const lines = rows().map((row) => `${row.map(cell).join(",")}\r\n`);
-  save(`${name}.csv`, new Blob(lines, { type: "text/csv" }));
-});
+export const csvButton = (name, rows) =>
+  button("CSV", `${name}: the numbers as CSV`, () => {
+    const lines = rows().map((row) => `${row.map(cell).join(",")}\r\n`);
+    save(`${name}.csv`, new Blob(lines, { type: "text/csv" }));
+  });
 
-export const pngButton = (name, picture) => button("PNG", `${name}: the picture as PNG`, () =>
-  picture().toBlob((blob) => save(`${name}.png`, blob)));
+export const pngButton = (name, picture) =>
+  button("PNG", `${name}: the picture as PNG`, () => picture().toBlob((blob) => save(`${name}.png`, blob)));
 
-// An SVG of lines, rectangles, circles, paths and texts on a canvas, below its title and above its legend. An image
-// of it would be simpler, but the page allows none that does not come from its own server.
+// An SVG of lines, rectangles, circles, paths and texts on a canvas, below its title and above its legend.
+// An image of it would be simpler, but the page allows none that does not come from its own server.
 export function painted(title, drawing, keys) {
-  const { width, height } = drawing.viewBox.baseVal, style = getComputedStyle(drawing);
-  const canvas = h("canvas"), pen = canvas.getContext("2d"), family = style.fontFamily;
+  const { width, height } = drawing.viewBox.baseVal,
+    style = getComputedStyle(drawing);
+  const canvas = h("canvas"),
+    pen = canvas.getContext("2d"),
+    family = style.fontFamily;
   const rows = flowed(pen, keys, width, `13px ${family}`);
   canvas.width = (width + 2 * EDGE) * SCALE;
   canvas.height = (height + 2 * EDGE + 26 + 20 * rows.length) * SCALE;
@@ -43,11 +48,13 @@ export function painted(title, drawing, keys) {
   pen.font = `640 15px ${family}`;
   pen.fillText(title, 0, 12);
   pen.font = `13px ${family}`;
-  rows.forEach((row, k) => row.forEach(({ key, x }) => {
-    const y = 26 + height + 20 * k + 14;
-    pen.fillText(key.textContent, x + 24, y);
-    paint(pen, key.querySelector("line"), [x, y - 8]);
-  }));
+  rows.forEach((row, k) =>
+    row.forEach(({ key, x }) => {
+      const y = 26 + height + 20 * k + 14;
+      pen.fillText(key.textContent, x + 24, y);
+      paint(pen, key.querySelector("line"), [x, y - 8]);
+    }),
+  );
   pen.translate(0, 26);
   for (const shape of drawing.querySelectorAll("rect, line, path, circle, text")) paint(pen, shape, [0, 0]);
   return canvas;
@@ -60,7 +67,10 @@ function flowed(pen, keys, width, font) {
   pen.font = font;
   for (const key of keys) {
     const wide = 24 + pen.measureText(key.textContent).width + 16;
-    if (x + wide > width) { rows.push([]); x = 0; }
+    if (x + wide > width) {
+      rows.push([]);
+      x = 0;
+    }
     rows.at(-1).push({ key, x });
     x += wide;
   }
@@ -68,12 +78,15 @@ function flowed(pen, keys, width, font) {
 }
 
 function paint(pen, shape, [dx, dy]) {
-  const style = getComputedStyle(shape), at = (name) => Number(shape.getAttribute(name) ?? 0);
+  const style = getComputedStyle(shape),
+    at = (name) => Number(shape.getAttribute(name) ?? 0);
   pen.save();
   pen.translate(dx, dy);
   pen.globalAlpha = Number(style.opacity);
   [pen.fillStyle, pen.strokeStyle, pen.lineWidth] = [style.fill, style.stroke, parseFloat(style.strokeWidth)];
-  pen.setLineDash(style.strokeDasharray === "none" ? [] : style.strokeDasharray.split(/[ ,]+/).map(parseFloat));
+  pen.setLineDash(
+    style.strokeDasharray === "none" ? [] : style.strokeDasharray.split(/[ ,]+/).map(parseFloat),
+  );
   if (shape.tagName === "text") {
     pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
     pen.textAlign = { middle: "center", end: "right" }[style.textAnchor] ?? "left";
@@ -83,7 +96,10 @@ function paint(pen, shape, [dx, dy]) {
     const path = new Path2D(shape.tagName === "path" ? shape.getAttribute("d") : undefined);
     if (shape.tagName === "rect") path.rect(at("x"), at("y"), at("width"), at("height"));
     if (shape.tagName === "circle") path.arc(at("cx"), at("cy"), at("r"), 0, 7);
-    if (shape.tagName === "line") { path.moveTo(at("x1"), at("y1")); path.lineTo(at("x2"), at("y2")); }
+    if (shape.tagName === "line") {
+      path.moveTo(at("x1"), at("y1"));
+      path.lineTo(at("x2"), at("y2"));
+    }
     if (style.fill !== "none" && shape.tagName !== "line") pen.fill(path);
     if (style.stroke !== "none") pen.stroke(path);
   }

@@ -3,18 +3,24 @@
 export const NONE = "–";
 const there = (v) => v !== null && v !== undefined && Number.isFinite(v);
 
-export const percent = (v, digits = 1) => there(v) ? `${(100 * v).toFixed(digits)} %` : NONE;
+export const percent = (v, digits = 1) => (there(v) ? `${(100 * v).toFixed(digits)} %` : NONE);
 export const whole = (v) => percent(v, 0);
-export const points = (v) => there(v) ? `${v > 0 ? "+" : v < 0 ? "−" : "±"}${Math.abs(100 * v).toFixed(1)} pts` : NONE;
-export const count = (v) => there(v) ? Math.round(v).toLocaleString("en").replaceAll(",", "\u202f") : NONE;
-export const amount = (v) => !there(v) ? NONE : v === 0 ? "0" : Math.abs(v) >= 100 ? count(v) : String(Number(v.toPrecision(3)));
+export const points = (v) =>
+  there(v) ? `${v > 0 ? "+" : v < 0 ? "−" : "±"}${Math.abs(100 * v).toFixed(1)} pts` : NONE;
+export const count = (v) => (there(v) ? Math.round(v).toLocaleString("en").replaceAll(",", "\u202f") : NONE);
+export const amount = (v) =>
+  !there(v) ? NONE : v === 0 ? "0" : Math.abs(v) >= 100 ? count(v) : String(Number(v.toPrecision(3)));
 
 export function bytes(v) {
   if (!there(v)) return NONE;
   const units = ["B", "kB", "MB", "GB", "TB"];
-  let k = 0;
-  while (v >= 1000 && k < units.length - 1) { v /= 1000; k += 1; }
-  return `${k && v < 100 ? v.toFixed(1) : Math.round(v)} ${units[k]}`;
+  let k = 0,
+    rest = v;
+  while (rest >= 1000 && k < units.length - 1) {
+    rest /= 1000;
+    k += 1;
+  }
+  return `${k && rest < 100 ? rest.toFixed(1) : Math.round(rest)} ${units[k]}`;
 }
 
 export const roundBytes = (v) => bytes(v).replace(".0 ", " ");
@@ -28,5 +34,5 @@ export function duration(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-export const day = (iso) => iso ? iso.slice(0, 16).replace("T", " ") : NONE;
+export const day = (iso) => (iso ? iso.slice(0, 16).replace("T", " ") : NONE);
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;

@@ -1,100 +1,203 @@
-// Who listens to whom: heat map and links at one iteration, a slider that replays the run, one client explained.
+// Who listens to whom: heat map and links at one iteration, a slider that replays the run, one client.
 import { choice, h, problem, put } from "./dom.js";
 import { pngButton } from "./download.js";
 import { count, percent } from "./format.js";
 import { heatMap } from "./heat.js";
 import { linkMap } from "./links.js";
 import { groupColour } from "./palette.js";
-import { person } from "./person.js";
+import { clientDetail } from "./client.js";
 
 const ORDERS = { group: "true group", cluster: "who listens to whom", number: "number" };
-const STEP = 90, GROUPS = 12;
+const STEP = 90,
+  GROUPS = 12;
 
 export async function graph(source, query, remember) {
   const node = h("div", { class: "view graph" });
-  const state = { method: query.method, seed: query.seed, client: Number(query.client ?? 0), order: query.order,
-    t: query.t === undefined ? null : Number(query.t), playing: null }; // t: null follows the end
-  let network, frame, drawn, wanted = 0;
-  const heat = heatMap(choose), links = linkMap(choose);
-  const detail = h("div", {}), tools = h("div", { class: "tools" }), legend = h("div", { class: "legend groups" });
-  const now = h("b"), facts = h("p", { class: "facts", "aria-live": "off" }, now);
+  const state = {
+    method: query.method,
+    seed: query.seed,
+    client: Number(query.client ?? 0),
+    order: query.order,
+    t: query.t === undefined ? null : Number(query.t),
+    playing: null,
+  }; // t: null follows the end
+  let world,
+    frame,
+    drawn,
+    wanted = 0;
+  const heat = heatMap(choose),
+    links = linkMap(choose);
+  const detail = h("div", {}),
+    tools = h("div", { class: "tools" }),
+    legend = h("div", { class: "legend groups" });
+  const now = h("b"),
+    facts = h("p", { class: "facts", "aria-live": "off" }, now);
   const measured = h("span", { class: "note" });
-  const slider = h("input", { type: "range", min: 0, "aria-label": "iteration",
-    oninput: () => { stop(); move(Number(slider.value)); }, onchange: settle });
-  const button = h("button", { type: "button", class: "play", onclick: () => (state.playing ? pause() : play()) });
+  const slider = h("input", {
+    type: "range",
+    min: 0,
+    "aria-label": "iteration",
+    oninput: () => {
+      stop();
+      move(Number(slider.value));
+    },
+    onchange: settle,
+  });
+  const button = h("button", {
+    type: "button",
+    class: "play",
+    onclick: () => (state.playing ? pause() : play()),
+  });
   const reading = h("p", { class: "reading", hidden: true });
   label("▶", "Replay");
 
   await load();
-  return { node, refresh: load, close: stop,
-    keys: { " ": () => button.click(), j: () => step(1), k: () => step(-1) } };
+  return {
+    node,
+    refresh: load,
+    close: stop,
+    keys: { " ": () => button.click(), j: () => step(1), k: () => step(-1) },
+  };
 
   async function load() {
-    network = await source.get("network", { method: state.method, seed: state.seed });
-    if (!network.worlds.length || !network.weighed) {
-      put(node, h("div", { class: "tools" }, network.worlds.length > 0 && pick()), problem("No graph here yet",
-        "No client has reported weights so far: only methods that learn whom to listen to, such as KD-PDFL, have "
-        + "a graph, from their first exchange on."), detail);
+    world = await source.get("graph", { method: state.method, seed: state.seed });
+    if (!world.worlds.length || !world.weighed) {
+      put(
+        node,
+        h("div", { class: "tools" }, world.worlds.length > 0 && pick()),
+        problem(
+          "No graph here yet",
+          "No client has reported weights so far: only methods that learn whom to listen to, such as " +
+            "KD-PDFL, have a graph, from their first exchange on.",
+        ),
+        detail,
+      );
       frame = { t: undefined };
-      if (network.worlds.length) await explain(wanted);
+      if (world.worlds.length) await explain(wanted);
       return;
     }
-    [state.method, state.seed] = [network.method, network.seed];
-    const groups = [...new Set(network.group)].sort((a, b) => a - b);
-    if (!(state.order in network.orders)) state.order = groups.length > 1 && network.orders.group ? "group" : "cluster";
-    state.client = Math.min(state.client, network.clients - 1);
-    slider.max = network.times.length - 1;
+    [state.method, state.seed] = [world.method, world.seed];
+    const groups = [...new Set(world.group)].sort((a, b) => a - b);
+    if (!(state.order in world.orders))
+      state.order = groups.length > 1 && world.orders.group ? "group" : "cluster";
+    state.client = Math.min(state.client, world.clients - 1);
+    slider.max = world.times.length - 1;
     if (!node.contains(heat.node)) build();
-    put(tools, pick(), choice("ordered by", Object.keys(network.orders).map((k) => [k, ORDERS[k]]), state.order,
-      (order) => { state.order = order; settle(); if (network.shared) move(); else show(); }), measured);
-    put(legend, groups.length > 1 && [groups.slice(0, GROUPS).map((k) =>
-      h("span", { class: "key" }, h("i", { css: { background: groupColour(k) } }), `group ${k}`)),
-    groups.length > GROUPS && h("span", {}, `and ${groups.length - GROUPS} more, in the same colours`)]);
-    reading.hidden = network.complete >= 1;
-    reading.textContent = `Reading the exchanges: ${percent(network.complete, 0)} so far; `
-      + "until then, the latest ones are shown.";
-    const known = [state.method, state.seed, network.exchanges, network.complete >= 1].join();
+    put(
+      tools,
+      pick(),
+      choice(
+        "ordered by",
+        Object.keys(world.orders).map((k) => [k, ORDERS[k]]),
+        state.order,
+        (order) => {
+          state.order = order;
+          settle();
+          if (world.shared) move();
+          else show();
+        },
+      ),
+      measured,
+    );
+    put(
+      legend,
+      groups.length > 1 && [
+        groups
+          .slice(0, GROUPS)
+          .map((k) =>
+            h("span", { class: "key" }, h("i", { css: { background: groupColour(k) } }), `group ${k}`),
+          ),
+        groups.length > GROUPS && h("span", {}, `and ${groups.length - GROUPS} more, in the same colours`),
+      ],
+    );
+    reading.hidden = world.complete >= 1;
+    reading.textContent =
+      `Reading the exchanges: ${percent(world.complete, 0)} so far; ` +
+      "until then, the latest ones are shown.";
+    const known = [state.method, state.seed, world.exchanges, world.complete >= 1].join();
     if (drawn !== known) await move(place());
     drawn = known;
-    if (network.complete < 1) setTimeout(() => node.isConnected && load(), 0);
+    if (world.complete < 1) setTimeout(() => node.isConnected && load(), 0);
   }
 
   // Where on the slider the iteration is that was chosen: the last one that is not after it.
   function place() {
-    const end = network.times.length - 1;
+    const end = world.times.length - 1;
     if (state.t === null) return end;
-    const after = network.times.findIndex((t) => t > state.t);
+    const after = world.times.findIndex((t) => t > state.t);
     return after < 0 ? end : Math.max(0, after - 1);
   }
 
   function pick() {
-    const { method } = network, methods = [...new Set([method, ...network.worlds.map((w) => w.method)])];
-    const own = network.worlds.filter((w) => w.method === method).map((w) => w.seed);
-    const change = (next) => { Object.assign(state, next, { t: null }); settle(); load(); };
+    const { method } = world,
+      methods = [...new Set([method, ...world.worlds.map((w) => w.method)])];
+    const own = world.worlds.filter((w) => w.method === method).map((w) => w.seed);
+    const change = (next) => {
+      Object.assign(state, next, { t: null });
+      settle();
+      load();
+    };
     return [
-      choice("method", methods.map((m) => [m, m]), method,
-        (m) => change({ method: m, seed: network.worlds.find((w) => w.method === m).seed })),
-      choice("seed", [...new Set([network.seed, ...own])].map((s) => [s, s]), network.seed, (seed) => change({ seed }))];
+      choice(
+        "method",
+        methods.map((m) => [m, m]),
+        method,
+        (m) => change({ method: m, seed: world.worlds.find((w) => w.method === m).seed }),
+      ),
+      choice(
+        "seed",
+        [...new Set([world.seed, ...own])].map((s) => [s, s]),
+        world.seed,
+        (seed) => change({ seed }),
+      ),
+    ];
   }
 
   function build() {
-    const picture = (title, note, map) => h("figure", { class: "card" }, h("figcaption", {}, h("h3", {}, title),
-      h("span", { class: "gets" }, pngButton(title, () => map.canvas)), h("p", { class: "note" }, note)), map.node);
-    put(node, tools, reading, legend,
-      h("div", { class: "pair" },
-        picture("Who listens to whom", "row: the client that listens; column: the client it listens to", heat),
-        picture("The same as links", "each client's strongest links; dotted: who hears whom just now", links)),
+    const picture = (title, note, map) =>
+      h(
+        "figure",
+        { class: "card" },
+        h(
+          "figcaption",
+          {},
+          h("h3", {}, title),
+          h(
+            "span",
+            { class: "gets" },
+            pngButton(title, () => map.canvas),
+          ),
+          h("p", { class: "note" }, note),
+        ),
+        map.node,
+      );
+    put(
+      node,
+      tools,
+      reading,
+      legend,
+      h(
+        "div",
+        { class: "pair" },
+        picture(
+          "Who listens to whom",
+          "row: the client that listens; column: the client it listens to",
+          heat,
+        ),
+        picture("The same as links", "each client's strongest links; dotted: who hears whom just now", links),
+      ),
       h("div", { class: "time card" }, button, slider, facts),
-      detail);
+      detail,
+    );
   }
 
-  // Draws iteration number k of network.times; while one is under way only the latest wish counts.
+  // Draws iteration number k of world.times; while one is under way only the latest wish counts.
   async function move(k = Number(slider.value)) {
     const ticket = ++wanted;
     slider.value = k;
-    const t = network.times[k];
-    state.t = k === network.times.length - 1 ? null : t;
-    const order = network.shared ? state.order : undefined;
+    const t = world.times[k];
+    state.t = k === world.times.length - 1 ? null : t;
+    const order = world.shared ? state.order : undefined;
     const found = await source.get("frame", { method: state.method, seed: state.seed, t, order });
     if (ticket !== wanted) return;
     frame = found;
@@ -103,30 +206,50 @@ export async function graph(source, query, remember) {
   }
 
   function show() {
-    const here = { network, frame, order: network.orders[state.order], selected: state.client };
+    const here = { world, frame, order: world.orders[state.order], selected: state.client };
     heat.show(here);
     links.show(here);
     slider.setAttribute("aria-valuetext", `iteration ${frame.t}`);
     now.textContent = `iteration ${count(frame.t)}`;
     const met = frame.met < 1 ? Math.min(frame.met, 0.99) : 1; // all only if it is all
-    put(measured, `${percent(met, 0)} of all pairs have met`, frame.auc !== null && h("span", {
-      title: "how well the weights tell the own group from the others; 0.5 is chance",
-    }, `, graph AUC ${frame.auc.toFixed(2)}`));
+    put(
+      measured,
+      `${percent(met, 0)} of all pairs have met`,
+      frame.auc !== null &&
+        h(
+          "span",
+          {
+            title: "how well the weights tell the own group from the others; 0.5 is chance",
+          },
+          `, graph AUC ${frame.auc.toFixed(2)}`,
+        ),
+    );
   }
 
   async function explain(ticket) {
-    const t = source.live ? frame.t : undefined, { client } = state;
+    const t = source.live ? frame.t : undefined,
+      { client } = state;
     const asked = { method: state.method, seed: state.seed, client, t };
-    const found = await source.get("person", asked).catch((error) => error);
+    const found = await source.get("client", asked).catch((error) => error);
     const current = () => ticket === wanted && client === state.client;
     if (!current()) return;
     if (found.complete < 1) setTimeout(() => node.isConnected && current() && explain(ticket), 0);
-    put(detail, found instanceof Error ? problem(`Client ${client}`, found.message)
-      : person(found, network, t, choose));
+    put(
+      detail,
+      found instanceof Error
+        ? problem(`Client ${client}`, found.message)
+        : clientDetail(found, world, t, choose),
+    );
   }
 
   function settle() {
-    remember?.({ method: state.method, seed: state.seed, client: state.client, order: state.order, t: state.t });
+    remember?.({
+      method: state.method,
+      seed: state.seed,
+      client: state.client,
+      order: state.order,
+      t: state.t,
+    });
   }
 
   function choose(client) {
@@ -137,18 +260,23 @@ export async function graph(source, query, remember) {
   }
 
   function step(by) {
-    const order = network.orders[state.order];
+    const order = world.orders[state.order];
     choose(order[Math.min(order.length - 1, Math.max(0, order.indexOf(state.client) + by))]);
   }
 
   function play() {
     label("❚❚", "Pause");
     let k = state.t === null ? 0 : Number(slider.value);
-    const by = Math.max(1, Math.round(network.times.length / 200)), end = network.times.length - 1;
+    const by = Math.max(1, Math.round(world.times.length / 200)),
+      end = world.times.length - 1;
     state.playing = setInterval(async () => {
       k = Math.min(k + by, end);
       if (k < end && node.isConnected) await move(k);
-      else { stop(); await move(end); settle(); }
+      else {
+        stop();
+        await move(end);
+        settle();
+      }
     }, STEP);
   }
 

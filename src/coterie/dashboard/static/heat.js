@@ -3,15 +3,28 @@ import { fitted, h, hideTip, showTip } from "./dom.js";
 import { amount } from "./format.js";
 import { groupInk, heat, ink, isDark } from "./palette.js";
 
-const NOT_MET = 254, SELF = 255, BAR = 5, NUMBERS = 30, NAMES = 9;
+const NOT_MET = 254,
+  SELF = 255,
+  BAR = 5,
+  NUMBERS = 30,
+  NAMES = 9;
 const own = () => (isDark() ? [62, 69, 80] : [214, 214, 210]);
 
 export function heatMap(choose) {
   const canvas = h("canvas", { class: "square", tabindex: 0, role: "img" });
   const scale = h("div", { class: "scale" });
   const node = h("div", { class: "picture" }, canvas, scale);
-  let network, frame, order, selected, codes, size = 0, edge = NUMBERS;
-  const again = fitted(node, (width) => { size = width; draw(); });
+  let world,
+    frame,
+    order,
+    selected,
+    codes,
+    size = 0,
+    edge = NUMBERS;
+  const again = fitted(node, (width) => {
+    size = width;
+    draw();
+  });
 
   canvas.addEventListener("pointermove", (event) => {
     const pair = at(event, order?.length);
@@ -21,9 +34,13 @@ export function heatMap(choose) {
     const code = codes[row * frame.side + column];
     const text = i === j ? `${name(i)} itself` : `${name(i)} listens to ${name(j)}: `;
     const more = code === 253 ? " or more" : "";
-    const weight = code === NOT_MET ? "not met yet" : `${amount(code / 253 * frame.top)}${more}`;
-    showTip(event.clientX, event.clientY, h("span", {}, text, i !== j && h("b", {}, weight)),
-      frame.share > 1 ? `mean over ${frame.share} × ${frame.share} of them` : null);
+    const weight = code === NOT_MET ? "not met yet" : `${amount((code / 253) * frame.top)}${more}`;
+    showTip(
+      event.clientX,
+      event.clientY,
+      h("span", {}, text, i !== j && h("b", {}, weight)),
+      frame.share > 1 ? `mean over ${frame.share} × ${frame.share} of them` : null,
+    );
   });
   canvas.addEventListener("pointerleave", hideTip);
   canvas.addEventListener("click", (event) => {
@@ -38,42 +55,60 @@ export function heatMap(choose) {
     choose(order[Math.min(order.length - 1, Math.max(0, next))]);
   });
 
-  return { node, canvas, again, show(now) {
-    ({ network, frame, order, selected } = now);
-    codes = decode(frame.cells);
-    edge = network.names ? NAMES : NUMBERS;
-    canvas.dataset.edge = edge;
-    draw();
-  } };
+  return {
+    node,
+    canvas,
+    again,
+    show(now) {
+      ({ world, frame, order, selected } = now);
+      codes = decode(frame.cells);
+      edge = world.names ? NAMES : NUMBERS;
+      canvas.dataset.edge = edge;
+      draw();
+    },
+  };
 
-  function name(i) { return network.names?.[i] ?? `client ${i}`; }
+  function name(i) {
+    return world.names?.[i] ?? `client ${i}`;
+  }
 
   // Row and column at the pointer, of so many.
   function at(event, many) {
     if (!frame) return null;
     const box = canvas.getBoundingClientRect();
-    const found = [event.clientY - box.top, event.clientX - box.left]
-      .map((p) => Math.floor((p - edge) / (box.width - edge) * many));
+    const found = [event.clientY - box.top, event.clientX - box.left].map((p) =>
+      Math.floor(((p - edge) / (box.width - edge)) * many),
+    );
     return found.every((k) => k >= 0 && k < many) ? found : null;
   }
 
   function draw() {
     if (!frame || !size) return;
-    const ratio = devicePixelRatio || 1, pen = canvas.getContext("2d"), inner = size - edge;
+    const ratio = devicePixelRatio || 1,
+      pen = canvas.getContext("2d"),
+      inner = size - edge;
     canvas.width = canvas.height = Math.round(size * ratio);
     pen.scale(ratio, ratio);
-    const n = frame.side, picture = new ImageData(n, n), ramp = Array.from({ length: 254 }, (_, k) => heat(k / 253));
-    for (let r = 0; r < n; r += 1) for (let c = 0; c < n; c += 1) {
-      const code = frame.share === 1 ? codes[order[r] * n + order[c]] : codes[r * n + c];
-      if (code !== NOT_MET) picture.data.set([...(code === SELF ? own() : ramp[code]), 255], 4 * (r * n + c));
-    }
+    const n = frame.side,
+      picture = new ImageData(n, n),
+      ramp = Array.from({ length: 254 }, (_, k) => heat(k / 253));
+    for (let r = 0; r < n; r += 1)
+      for (let c = 0; c < n; c += 1) {
+        const code = frame.share === 1 ? codes[order[r] * n + order[c]] : codes[r * n + c];
+        if (code !== NOT_MET)
+          picture.data.set([...(code === SELF ? own() : ramp[code]), 255], 4 * (r * n + c));
+      }
     const small = new OffscreenCanvas(n, n);
     small.getContext("2d").putImageData(picture, 0, 0);
     hatch(pen, edge, edge, inner, inner); // shows through where nobody met
     pen.imageSmoothingEnabled = false;
     pen.drawImage(small, edge, edge, inner, inner);
     const step = inner / order.length;
-    if (network.names) named(pen, step); else { groups(pen, step); numbers(pen, step); }
+    if (world.names) named(pen, step);
+    else {
+      groups(pen, step);
+      numbers(pen, step);
+    }
     pen.strokeStyle = ink("hair");
     pen.strokeRect(edge + 0.5, edge + 0.5, inner - 1, inner - 1);
     const row = order.indexOf(selected);
@@ -116,8 +151,8 @@ export function heatMap(choose) {
   function groups(pen, step) {
     let start = 0;
     order.forEach((client, k) => {
-      if (k + 1 < order.length && network.group[order[k + 1]] === network.group[client]) return;
-      pen.fillStyle = groupInk(network.group[client]);
+      if (k + 1 < order.length && world.group[order[k + 1]] === world.group[client]) return;
+      pen.fillStyle = groupInk(world.group[client]);
       pen.fillRect(0, edge + start * step + 0.5, BAR, (k + 1 - start) * step - 1);
       pen.fillRect(edge + start * step + 0.5, 0, (k + 1 - start) * step - 1, BAR);
       start = k + 1;
@@ -127,10 +162,13 @@ export function heatMap(choose) {
   function legend() {
     const stops = [0, 0.25, 0.5, 0.75, 1].map((v) => `rgb(${heat(v).join(" ")}) ${100 * v}%`);
     const swatch = (text, look) => h("span", { class: "key" }, h("i", look), text);
-    scale.replaceChildren(h("span", {}, "weight 0"),
+    scale.replaceChildren(
+      h("span", {}, "weight 0"),
       h("i", { class: "ramp", css: { background: `linear-gradient(90deg, ${stops.join(", ")})` } }),
-      h("span", {}, `${amount(frame.top)} or more`), swatch("not met", { class: "hatched" }),
-      swatch("itself", { css: { background: `rgb(${own().join(" ")})` } }));
+      h("span", {}, `${amount(frame.top)} or more`),
+      swatch("not met", { class: "hatched" }),
+      swatch("itself", { css: { background: `rgb(${own().join(" ")})` } }),
+    );
   }
 }
 
@@ -143,7 +181,10 @@ function hatch(pen, left, top, width, height) {
   pen.rect(left, top, width, height);
   pen.clip();
   pen.beginPath();
-  for (let d = -height; d < width; d += 5) { pen.moveTo(left + d, top + height); pen.lineTo(left + d + height, top); }
+  for (let d = -height; d < width; d += 5) {
+    pen.moveTo(left + d, top + height);
+    pen.lineTo(left + d + height, top);
+  }
   pen.strokeStyle = ink("hatch");
   pen.lineWidth = 1;
   pen.stroke();

@@ -6,32 +6,57 @@ import { groupInk, ink } from "./palette.js";
 export function linkMap(choose) {
   const canvas = h("canvas", { class: "square", role: "img" });
   const node = h("div", { class: "picture" }, canvas);
-  let network, frame, selected, size = 0;
-  const again = fitted(node, (width) => { size = width; draw(); });
+  let world,
+    frame,
+    selected,
+    size = 0;
+  const again = fitted(node, (width) => {
+    size = width;
+    draw();
+  });
 
-  canvas.addEventListener("click", (event) => { const i = near(event); if (i !== null) choose(i); });
+  canvas.addEventListener("click", (event) => {
+    const i = near(event);
+    if (i !== null) choose(i);
+  });
   canvas.addEventListener("pointerleave", hideTip);
   canvas.addEventListener("pointermove", (event) => {
     const i = near(event);
     if (i === null) return hideTip();
     const mine = frame.edges.filter(([a]) => a === i).sort((a, b) => b[2] - a[2]);
-    showTip(event.clientX, event.clientY, h("b", {}, `client ${i}`),
-      ...mine.slice(0, 4).map(([, j, w]) => `listens to ${j}: ${amount(w)}`), mine.length ? null : "has met nobody yet");
+    showTip(
+      event.clientX,
+      event.clientY,
+      h("b", {}, `client ${i}`),
+      ...mine.slice(0, 4).map(([, j, w]) => `listens to ${j}: ${amount(w)}`),
+      mine.length ? null : "has met nobody yet",
+    );
   });
-  return { node, canvas, show(now) { ({ network, frame, selected } = now); draw(); }, again };
+  return {
+    node,
+    canvas,
+    show(now) {
+      ({ world, frame, selected } = now);
+      draw();
+    },
+    again,
+  };
 
   function place(i) {
-    const edge = 18, [x, y] = network.places[i];
-    return [edge + (size - 2 * edge) * (x + 1) / 2, edge + (size - 2 * edge) * (y + 1) / 2];
+    const edge = 18,
+      [x, y] = world.places[i];
+    return [edge + ((size - 2 * edge) * (x + 1)) / 2, edge + ((size - 2 * edge) * (y + 1)) / 2];
   }
 
   function near(event) {
     if (!frame) return null;
     const box = canvas.getBoundingClientRect();
     const [px, py] = [event.clientX - box.left, event.clientY - box.top];
-    let best = null, least = 18 * 18;
-    for (let i = 0; i < network.clients; i += 1) {
-      const [x, y] = place(i), d = (x - px) ** 2 + (y - py) ** 2;
+    let best = null,
+      least = 18 * 18;
+    for (let i = 0; i < world.clients; i += 1) {
+      const [x, y] = place(i),
+        d = (x - px) ** 2 + (y - py) ** 2;
       if (d < least) [best, least] = [i, d];
     }
     return best;
@@ -39,12 +64,16 @@ export function linkMap(choose) {
 
   function draw() {
     if (!frame || !size) return;
-    const ratio = devicePixelRatio || 1, pen = canvas.getContext("2d"), many = network.clients > 80;
+    const ratio = devicePixelRatio || 1,
+      pen = canvas.getContext("2d"),
+      many = world.clients > 80;
     canvas.width = canvas.height = Math.round(size * ratio);
     pen.scale(ratio, ratio);
     pen.lineCap = "round";
     const line = (i, j, colour, width, alpha) => {
-      const [ax, ay] = place(i), [bx, by] = place(j), bend = 0.08;
+      const [ax, ay] = place(i),
+        [bx, by] = place(j),
+        bend = 0.08;
       pen.globalAlpha = alpha;
       pen.strokeStyle = colour;
       pen.lineWidth = width;
@@ -56,9 +85,15 @@ export function linkMap(choose) {
     for (const [i, j, w] of frame.edges) {
       const share = Math.min(1, w / frame.top);
       const mine = i === selected;
-      const colour = network.group[i] === network.group[j] ? groupInk(network.group[i]) : ink("soft");
+      const colour = world.group[i] === world.group[j] ? groupInk(world.group[i]) : ink("soft");
       const wide = mine ? 1 + 3 * share : (many ? 0.4 : 0.6) + (many ? 1 : 2.2) * share;
-      line(i, j, mine ? ink("accent") : colour, wide, mine ? 0.95 : many ? 0.04 + 0.18 * share : 0.2 + 0.45 * share);
+      line(
+        i,
+        j,
+        mine ? ink("accent") : colour,
+        wide,
+        mine ? 0.95 : many ? 0.04 + 0.18 * share : 0.2 + 0.45 * share,
+      );
     }
     pen.setLineDash([2, 4]);
     for (const [speaker, listener] of frame.now) line(speaker, listener, ink("soft"), 1, 0.6);
@@ -66,11 +101,11 @@ export function linkMap(choose) {
     pen.globalAlpha = 1;
     const active = new Set(frame.now.map(([, listener]) => listener));
     const radius = many ? 3 : 8;
-    for (let i = 0; i < network.clients; i += 1) {
+    for (let i = 0; i < world.clients; i += 1) {
       const [x, y] = place(i);
       pen.beginPath();
       pen.arc(x, y, i === selected ? radius + 3 : radius, 0, 7);
-      pen.fillStyle = groupInk(network.group[i]);
+      pen.fillStyle = groupInk(world.group[i]);
       pen.fill();
       pen.lineWidth = i === selected ? 2.5 : 1.5;
       pen.strokeStyle = i === selected ? ink("accent") : active.has(i) && !many ? ink("text") : ink("card");
@@ -82,7 +117,9 @@ export function linkMap(choose) {
       pen.textBaseline = "middle";
       pen.fillText(String(i), x, y + 0.5);
     }
-    canvas.setAttribute("aria-label",
-      `Links at iteration ${frame.t}: ${frame.edges.length} strongest of ${network.clients} clients`);
+    canvas.setAttribute(
+      "aria-label",
+      `Links at iteration ${frame.t}: ${frame.edges.length} strongest of ${world.clients} clients`,
+    );
   }
 }

@@ -1,4 +1,8 @@
 // Which page is shown, what is above it, and that it stays up to date.
+//
+// A contract of all modules here: dashboard/export.py joins them into one script for a report, by two
+// patterns. So imports have the form `import { a, b } from "./module.js";`, and an export is one name at the
+// beginning of a line: `export const a`, `export function a`, `export async function a`, `export class a`.
 import { server, watch } from "./api.js";
 import { clients } from "./clients.js";
 import { compare } from "./compare.js";
@@ -13,10 +17,16 @@ import { themeButton } from "./theme.js";
 const SWARM = { swarm: "Live swarm" };
 const VIEWS = { overview: "Overview", graph: "Graph", clients: "Clients" };
 const KEPT = ["method", "seed", "client"]; // what another view of the same run begins with
-const page = document.getElementById("page"), banner = document.getElementById("banner");
-let current = null, unwatch = null, busy = false, waiting = false, missed = false;
+const page = document.getElementById("page"),
+  banner = document.getElementById("banner");
+let current = null,
+  unwatch = null,
+  busy = false,
+  waiting = false,
+  missed = false;
 
-const kept = (query) => Object.fromEntries(KEPT.filter((key) => key in query).map((key) => [key, query[key]]));
+const kept = (query) =>
+  Object.fromEntries(KEPT.filter((key) => key in query).map((key) => [key, query[key]]));
 const asked = (query) => (Object.keys(query).length ? `?${new URLSearchParams(query)}` : "");
 const link = {
   run: (id, view = "overview", query = {}) => `#/run/${encodeURIComponent(id)}/${view}${asked(query)}`,
@@ -57,19 +67,31 @@ async function show() {
 function listening(name) {
   let first = true;
   return new Promise((done) => {
-    unwatch = watch(name, () => {
-      const news = !first || missed;
-      first = missed = false;
-      done();
-      if (news) refresh();
-    }, (down) => { lost(down); done(); });
+    unwatch = watch(
+      name,
+      () => {
+        const news = !first || missed;
+        first = missed = false;
+        done();
+        if (news) refresh();
+      },
+      (down) => {
+        lost(down);
+        done();
+      },
+    );
   });
 }
 
 function open(place, id, name, view, query) {
   const remember = (now) => keep(query, now);
   if (place === "compare") {
-    return compare(id.split(",").map((one) => server.run(decodeURIComponent(one))), link, query, remember);
+    return compare(
+      id.split(",").map((one) => server.run(decodeURIComponent(one))),
+      link,
+      query,
+      remember,
+    );
   }
   if (place !== "run") return runs(server, link, query, remember);
   const source = server.run(name);
@@ -82,7 +104,8 @@ function open(place, id, name, view, query) {
 // Puts what was chosen into the address, so that a link shows what its sender sees; null takes it out.
 function keep(query, now) {
   for (const [key, value] of Object.entries(now)) {
-    if (value === null || value === undefined || value === "") delete query[key]; else query[key] = value;
+    if (value === null || value === undefined || value === "") delete query[key];
+    else query[key] = value;
   }
   const [path] = location.hash.split("?");
   history.replaceState(null, "", `${path || "#/"}${asked(query)}`);
@@ -93,14 +116,30 @@ function keep(query, now) {
 }
 
 function header(name, view, query) {
-  const views = view in SWARM ? SWARM : VIEWS, here = view in views ? view : "overview";
+  const views = view in SWARM ? SWARM : VIEWS,
+    here = view in views ? view : "overview";
   return [
-    h("a", { class: "brand", href: "#/" },
-      h("img", { src: "/static/icon.svg", alt: "", width: 22, height: 22 }), "coterie"),
+    h(
+      "a",
+      { class: "brand", href: "#/" },
+      h("img", { src: "/static/icon.svg", alt: "", width: 22, height: 22 }),
+      "coterie",
+    ),
     name !== null && h("span", { class: "crumb" }, name),
-    name !== null && h("nav", { "aria-label": "views" }, Object.entries(views).map(([key, title]) =>
-      h("a", { href: link.run(name, key, kept(query)), "aria-current": here === key ? "page" : null }, title))),
-    h("span", { class: "icons" }, helpButton(), themeButton())];
+    name !== null &&
+      h(
+        "nav",
+        { "aria-label": "views" },
+        Object.entries(views).map(([key, title]) =>
+          h(
+            "a",
+            { href: link.run(name, key, kept(query)), "aria-current": here === key ? "page" : null },
+            title,
+          ),
+        ),
+      ),
+    h("span", { class: "icons" }, helpButton(), themeButton()),
+  ];
 }
 
 async function refresh() {
@@ -110,7 +149,8 @@ async function refresh() {
   while (waiting) {
     waiting = false;
     try {
-      if (current) await current.refresh(); else await show();
+      if (current) await current.refresh();
+      else await show();
     } catch (error) {
       put(page, missing(error));
       current = null;
@@ -121,8 +161,15 @@ async function refresh() {
 
 function lost(down) {
   missed ||= down;
-  put(banner, down && problem("The dashboard does not answer", "It may have been stopped. "
-    + "Start it again with `coterie dashboard`; this page then goes on by itself."));
+  put(
+    banner,
+    down &&
+      problem(
+        "The dashboard does not answer",
+        "It may have been stopped. " +
+          "Start it again with `coterie dashboard`; this page then goes on by itself.",
+      ),
+  );
 }
 
 document.addEventListener("keydown", (event) => {
@@ -132,7 +179,10 @@ document.addEventListener("keydown", (event) => {
   const { place, id, view, query } = where();
   const next = place === "run" && !(view in SWARM) && Object.keys(VIEWS)["123".indexOf(key)];
   if (next) location.hash = link.run(decodeURIComponent(id), next, kept(query));
-  else if (current?.keys?.[key]) { event.preventDefault(); current.keys[key](); }
+  else if (current?.keys?.[key]) {
+    event.preventDefault();
+    current.keys[key]();
+  }
 });
 addEventListener("hashchange", show);
 show();

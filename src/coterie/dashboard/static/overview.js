@@ -17,7 +17,9 @@ export async function overview(source, query = {}, remember = null) {
   const sorting = {};
   let run, curves;
   const see = viewing(query, remember, draw);
-  const top = h("div", { class: "view" }), charts = h("section", { class: "cards two" }), made = h("section");
+  const top = h("div", { class: "view" }),
+    charts = h("section", { class: "cards two" }),
+    made = h("section");
   const node = h("div", { class: "view overview" }, top, see.node, charts, made);
   await load();
   put(made, settings(source, run));
@@ -36,16 +38,38 @@ export async function overview(source, query = {}, remember = null) {
   function drawn(score) {
     const seen = looks(run.rows);
     return Object.entries(curves.methods).map(([name, scores]) => {
-      const { t, mean, std } = scores[score], banded = std.some((v) => v !== null);
+      const { t, mean, std } = scores[score],
+        banded = std.some((v) => v !== null);
       const edge = (sign) => mean.map((m, k) => (m === null || std[k] === null ? null : m + sign * std[k]));
-      return { name, ...seen[name], t, y: mean, low: banded ? edge(-1) : null, high: banded ? edge(1) : null };
+      return {
+        name,
+        ...seen[name],
+        t,
+        y: mean,
+        low: banded ? edge(-1) : null,
+        high: banded ? edge(1) : null,
+      };
     });
   }
 
   function draw() {
-    put(charts, CHARTS.map(([score, title, note, format, tick]) => chart({
-      title, note, banded: "band: ± one standard deviation over seeds", see, format, tick,
-      length: run.length, closing: run.closing, from: score === "bytes" ? 0 : null, lines: drawn(score) })));
+    put(
+      charts,
+      CHARTS.map(([score, title, note, format, tick]) =>
+        chart({
+          title,
+          note,
+          banded: "band: ± one standard deviation over seeds",
+          see,
+          format,
+          tick,
+          length: run.length,
+          closing: run.closing,
+          from: score === "bytes" ? 0 : null,
+          lines: drawn(score),
+        }),
+      ),
+    );
   }
 }
 
@@ -56,62 +80,125 @@ export function pill(run) {
 export function progress(run) {
   if (run.iterations === null) return h("span", {}, `${count(run.t)} iterations, without end`);
   const share = run.iterations ? run.t / run.iterations : 0;
-  return h("span", { class: "progress" },
+  return h(
+    "span",
+    { class: "progress" },
     h("progress", { max: 1, value: share, "aria-label": "progress" }),
-    h("span", {}, `${count(run.t)} of ${count(run.iterations)} iterations`,
-      run.left !== null && run.left !== undefined && !run.quiet ? `, about ${duration(run.left)} left` : ""));
+    h(
+      "span",
+      {},
+      `${count(run.t)} of ${count(run.iterations)} iterations`,
+      run.left !== null && run.left !== undefined && !run.quiet ? `, about ${duration(run.left)} left` : "",
+    ),
+  );
 }
 
 function head(run) {
-  const done = run.state === "done" && h("span", {}, `${count(run.iterations)} iterations in ${duration(run.seconds)}`);
-  return h("section", { class: "facts-row" }, pill(run), done || progress(run),
-    h("span", {}, plural(run.clients, "client")), run.groups > 1 && h("span", {}, plural(run.groups, "group")),
-    h("span", {}, plural(run.seeds, "seed")), h("span", {}, day(run.date), " UTC"),
-    run.quiet && h("p", { class: "hint" }, `No sign of life for ${duration(run.quiet)}.`,
-      run.resuming && [" If its process was killed, continue with ", h("code", {}, run.resuming)]),
-    run.way_on && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.way_on)));
+  const done =
+    run.state === "done" && h("span", {}, `${count(run.iterations)} iterations in ${duration(run.seconds)}`);
+  return h(
+    "section",
+    { class: "facts-row" },
+    pill(run),
+    done || progress(run),
+    h("span", {}, plural(run.clients, "client")),
+    run.groups > 1 && h("span", {}, plural(run.groups, "group")),
+    h("span", {}, plural(run.seeds, "seed")),
+    h("span", {}, day(run.date), " UTC"),
+    run.quiet &&
+      h(
+        "p",
+        { class: "hint" },
+        `No sign of life for ${duration(run.quiet)}.`,
+        run.resuming && [" If its process was killed, continue with ", h("code", {}, run.resuming)],
+      ),
+    run.way_on && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.way_on)),
+  );
 }
 
 export const dot = (colour) => h("i", { class: "dot", css: { background: colour } });
 
 function results(run, sorting) {
-  const seen = looks(run.rows), rows = Object.keys(run.methods).map((name, k) => ({ name, k }));
+  const seen = looks(run.rows),
+    rows = Object.keys(run.methods).map((name, k) => ({ name, k }));
   if (!rows.length) {
-    return h("section", { class: "card" }, h("h3", {}, "Results"),
-      h("p", { class: "note" }, "They appear after the first evaluation."));
+    return h(
+      "section",
+      { class: "card" },
+      h("h3", {}, "Results"),
+      h("p", { class: "note" }, "They appear after the first evaluation."),
+    );
   }
-  return h("section", { class: "card results" }, h("h3", {}, "Results"),
-    sortable([
-      { title: "method", left: true, first: "asc", value: (row) => row.name,
-        cell: (row) => [dot(seen[row.name]?.colour ?? "var(--soft)"), row.name] },
-      ...Object.entries(run.table).map(([title, cells]) => ({ title, value: (row) => cells[row.k].value,
-        cell: (row) => (cells[row.k].best ? h("b", {}, cells[row.k].text) : cells[row.k].text) })),
-    ], rows, sorting, { csv: `results ${run.name}` }),
-    h("p", { class: "note" }, run.caption));
+  return h(
+    "section",
+    { class: "card results" },
+    h("h3", {}, "Results"),
+    sortable(
+      [
+        {
+          title: "method",
+          left: true,
+          first: "asc",
+          value: (row) => row.name,
+          cell: (row) => [dot(seen[row.name]?.colour ?? "var(--soft)"), row.name],
+        },
+        ...Object.entries(run.table).map(([title, cells]) => ({
+          title,
+          value: (row) => cells[row.k].value,
+          cell: (row) => (cells[row.k].best ? h("b", {}, cells[row.k].text) : cells[row.k].text),
+        })),
+      ],
+      rows,
+      sorting,
+      { csv: `results ${run.name}` },
+    ),
+    h("p", { class: "note" }, run.caption),
+  );
 }
 
 function settings(source, run) {
-  const inner = h("div"), all = flat(run.parameters);
+  const inner = h("div"),
+    all = flat(run.parameters);
   const only = h("input", { type: "checkbox", checked: true, onchange: draw });
   let changed = null;
   async function draw() {
-    const asked = changed === null && await source.get("parameters").catch(() => null);
+    const asked = changed === null && (await source.get("parameters").catch(() => null));
     changed ??= new Set(asked?.changed ?? all.map(([key]) => key)); // where that cannot be said, all
     put(inner, list(all.filter(([key]) => !only.checked || changed.has(key))));
   }
-  return h("div", { class: "cards two" },
-    h("details", { class: "card", id: "parameters", ontoggle: draw }, h("summary", {}, "Parameters"),
-      h("label", { class: "tick" }, only, "only what is not default"), inner),
-    h("details", { class: "card", id: "environment" }, h("summary", {}, "Environment"), list(flat(run.environment))));
+  return h(
+    "div",
+    { class: "cards two" },
+    h(
+      "details",
+      { class: "card", id: "parameters", ontoggle: draw },
+      h("summary", {}, "Parameters"),
+      h("label", { class: "tick" }, only, "only what is not default"),
+      inner,
+    ),
+    h(
+      "details",
+      { class: "card", id: "environment" },
+      h("summary", {}, "Environment"),
+      list(flat(run.environment)),
+    ),
+  );
 }
 
-const list = (pairs) => h("dl", {}, pairs.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]));
+const list = (pairs) =>
+  h(
+    "dl",
+    {},
+    pairs.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)]),
+  );
 
 // Nested tables as pairs of a dotted path and a text.
 export function flat(values, prefix = "") {
   return Object.entries(values).flatMap(([key, value]) => {
-    const table = value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length;
-    return table ? flat(value, `${prefix}${key}.`)
+    const table =
+      value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length;
+    return table
+      ? flat(value, `${prefix}${key}.`)
       : [[prefix + key, typeof value === "string" ? value : JSON.stringify(value)]];
   });
 }

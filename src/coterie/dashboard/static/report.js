@@ -12,21 +12,50 @@ const page = document.getElementById("page");
 const views = { overview, graph, clients };
 const titles = { overview: "Overview", graph: "Who listens to whom", clients: "Clients" };
 
-put(document.getElementById("top"), h("span", { class: "brand" }, "coterie"), h("span", { class: "crumb" }, "report"),
-  h("span", { class: "icons" }, helpButton(), themeButton()));
+put(
+  document.getElementById("top"),
+  h("span", { class: "brand" }, "coterie"),
+  h("span", { class: "crumb" }, "report"),
+  h("span", { class: "icons" }, helpButton(), themeButton()),
+);
 
-page.append(h("nav", { class: "card contents", "aria-label": "contents" }, h("h2", {}, "Contents"),
-  h("ol", {}, runs.map(({ name }, k) => h("li", {}, h("a", { href: `#run-${k}` }, name), h("span", {},
-    Object.entries(titles).map(([view, title]) => h("a", { href: `#${view}-${k}` }, title))))))));
+page.append(
+  h(
+    "nav",
+    { class: "card contents", "aria-label": "contents" },
+    h("h2", {}, "Contents"),
+    h(
+      "ol",
+      {},
+      runs.map(({ name }, k) =>
+        h(
+          "li",
+          {},
+          h("a", { href: `#run-${k}` }, name),
+          h(
+            "span",
+            {},
+            Object.entries(titles).map(([view, title]) => h("a", { href: `#${view}-${k}` }, title)),
+          ),
+        ),
+      ),
+    ),
+  ),
+);
 
 for (const [k, { name, answers }] of runs.entries()) {
   const source = frozen(name, answers);
   page.append(h("h1", { class: "run-title", id: `run-${k}` }, name));
   for (const [view, open] of Object.entries(views)) {
-    const section = h("section", { class: "part", id: `${view}-${k}` },
-      view !== "overview" && h("h2", {}, titles[view]));
+    const section = h(
+      "section",
+      { class: "part", id: `${view}-${k}` },
+      view !== "overview" && h("h2", {}, titles[view]),
+    );
     page.append(section);
-    open(source, {}).then(({ node }) => section.append(node),
-      (error) => section.append(problem(titles[view], error.message)));
+    open(source, {}).then(
+      ({ node }) => section.append(node),
+      (error) => section.append(problem(titles[view], error.message)),
+    );
   }
 }

@@ -1,4 +1,4 @@
-// All runs: how far each is, how well its methods do; to search, sort and filter, and to tick for a comparison.
+// All runs: how far each is, how well its methods do; to search, sort, filter, and to tick for a comparison.
 import { choice, h, problem, put } from "./dom.js";
 import { count, day, NONE, percent, plural } from "./format.js";
 import { pill, progress } from "./overview.js";
@@ -10,28 +10,52 @@ const state = (run) => (run.quiet ? "quiet" : run.state);
 
 export async function runs(server, link, query, remember) {
   const node = h("div", { class: "view runs" });
-  let found = [], root = "";
-  const compare = h("a", { class: "button" }, "Compare"), tally = h("span", { class: "note" });
-  const search = h("input", { type: "search", placeholder: "search runs and methods", value: query.search ?? "",
-    "aria-label": "search", oninput: () => settle({ search: search.value }) });
-  const filter = h("span"), table = h("div", { class: "card runs-table" });
+  let found = [],
+    root = "";
+  const compare = h("a", { class: "button" }, "Compare"),
+    tally = h("span", { class: "note" });
+  const search = h("input", {
+    type: "search",
+    placeholder: "search runs and methods",
+    value: query.search ?? "",
+    "aria-label": "search",
+    oninput: () => settle({ search: search.value }),
+  });
+  const filter = h("span"),
+    table = h("div", { class: "card runs-table" });
   const head = h("div", { class: "title" }, h("h1", {}, "Runs"), tally, compare);
   const tools = h("div", { class: "tools" }, search, filter);
   const columns = [
     { title: "", cell: tick },
     { title: "run", left: true, first: "asc", value: (run) => run.id, cell: name },
     { title: "state", left: true, first: "asc", value: state, cell: pill },
-    { title: "progress", left: true, value: (run) => (run.iterations ? run.t / run.iterations : null),
-      cell: (run) => (run.error ? NONE : run.state === "done" ? `${count(run.iterations)} iterations` : progress(run)) },
-    { title: "personal accuracy", note: "mean over clients and seeds; the best methods first", left: true, value: best,
-      cell: (run) => (run.error ? NONE : scores(run.methods)) },
-    { title: "methods", value: (run) => Object.keys(run.methods ?? {}).length,
-      cell: (run) => count(Object.keys(run.methods ?? {}).length) },
+    {
+      title: "progress",
+      left: true,
+      value: (run) => (run.iterations ? run.t / run.iterations : null),
+      cell: (run) =>
+        run.error ? NONE : run.state === "done" ? `${count(run.iterations)} iterations` : progress(run),
+    },
+    {
+      title: "personal accuracy",
+      note: "mean over clients and seeds; the best methods first",
+      left: true,
+      value: best,
+      cell: (run) => (run.error ? NONE : scores(run.methods)),
+    },
+    {
+      title: "methods",
+      value: (run) => Object.keys(run.methods ?? {}).length,
+      cell: (run) => count(Object.keys(run.methods ?? {}).length),
+    },
     { title: "clients", value: (run) => run.clients, cell: (run) => count(run.clients) },
     { title: "seeds", value: (run) => run.seeds, cell: (run) => count(run.seeds) },
     { title: "started (UTC)", left: true, value: (run) => run.date ?? null, cell: (run) => day(run.date) },
   ];
-  const sorting = { by: columns.findIndex((c) => c.value && c.title === query.sort), down: query.down === "on" };
+  const sorting = {
+    by: columns.findIndex((c) => c.value && c.title === query.sort),
+    down: query.down === "on",
+  };
   await load();
   return { node, refresh: load, keys: { "/": () => search.focus() } };
 
@@ -52,51 +76,91 @@ export async function runs(server, link, query, remember) {
   }
 
   function draw() {
-    const states = [...new Set(found.map(state))].sort(), words = (query.search ?? "").toLowerCase().split(/\s+/);
+    const states = [...new Set(found.map(state))].sort(),
+      words = (query.search ?? "").toLowerCase().split(/\s+/);
     const said = (run) => [run.id, run.name, ...Object.keys(run.methods ?? {})].join(" ").toLowerCase();
-    const shown = found.filter((run) => (!query.state || state(run) === query.state)
-      && words.every((word) => said(run).includes(word)));
+    const shown = found.filter(
+      (run) =>
+        (!query.state || state(run) === query.state) && words.every((word) => said(run).includes(word)),
+    );
     const some = shown.length < found.length ? `${count(shown.length)} of ` : "";
     tally.textContent = `${some}${count(found.length)} in ${root}`;
-    put(filter, choice("state", [["", "all"], ...states.map((s) => [s, s])], query.state ?? "",
-      (chosen) => settle({ state: chosen })));
-    put(table, shown.length ? sortable(columns, shown, sorting, { csv: "runs",
-      sorted: () => remember({ sort: columns[sorting.by].title, down: sorting.down ? "on" : null }) })
-      : h("p", { class: "note" }, "No run is like that."));
+    put(
+      filter,
+      choice("state", [["", "all"], ...states.map((s) => [s, s])], query.state ?? "", (chosen) =>
+        settle({ state: chosen }),
+      ),
+    );
+    put(
+      table,
+      shown.length
+        ? sortable(columns, shown, sorting, {
+            csv: "runs",
+            sorted: () => remember({ sort: columns[sorting.by].title, down: sorting.down ? "on" : null }),
+          })
+        : h("p", { class: "note" }, "No run is like that."),
+    );
     update();
   }
 
   function tick(run) {
-    return h("input", { type: "checkbox", checked: ticked.has(run.id), "aria-label": `compare ${run.id}`,
+    return h("input", {
+      type: "checkbox",
+      checked: ticked.has(run.id),
+      "aria-label": `compare ${run.id}`,
       disabled: Boolean(run.error) || run.kind === "swarm",
-      onchange: (event) => { ticked[event.target.checked ? "add" : "delete"](run.id); update(); } });
+      onchange: (event) => {
+        ticked[event.target.checked ? "add" : "delete"](run.id);
+        update();
+      },
+    });
   }
 
   function name(run) {
-    return h("div", { class: "run-name" },
+    return h(
+      "div",
+      { class: "run-name" },
       h("a", { href: link.run(run.id, run.kind === "swarm" ? "swarm" : "overview") }, run.id),
-      run.error ? h("small", { class: "bad" }, run.error)
-        : run.kind === "swarm" && h("small", {}, `${plural(run.clients, "peer")}, live`));
+      run.error
+        ? h("small", { class: "bad" }, run.error)
+        : run.kind === "swarm" && h("small", {}, `${plural(run.clients, "peer")}, live`),
+    );
   }
 
   function update() {
     compare.textContent = ticked.size ? `Compare ${ticked.size}` : "Compare";
     compare.toggleAttribute("aria-disabled", ticked.size < 2);
-    if (ticked.size < 2) compare.removeAttribute("href"); else compare.href = link.compare([...ticked]);
+    if (ticked.size < 2) compare.removeAttribute("href");
+    else compare.href = link.compare([...ticked]);
   }
 }
 
-const nothing = (root) => h("section", { class: "empty" }, h("h1", {}, "No runs yet"),
-  h("p", {}, "There is no run folder in ", h("code", {}, root), ". Make one, and it appears here while it runs:"),
-  h("pre", {}, "coterie run quickstart"),
-  h("p", { class: "note" }, "Runs elsewhere: ", h("code", {}, "coterie dashboard FOLDER")));
+const nothing = (root) =>
+  h(
+    "section",
+    { class: "empty" },
+    h("h1", {}, "No runs yet"),
+    h(
+      "p",
+      {},
+      "There is no run folder in ",
+      h("code", {}, root),
+      ". Make one, and it appears here while it runs:",
+    ),
+    h("pre", {}, "coterie run quickstart"),
+    h("p", { class: "note" }, "Runs elsewhere: ", h("code", {}, "coterie dashboard FOLDER")),
+  );
 
 function scores(methods) {
-  const known = Object.entries(methods).sort(([, a], [, b]) => (b ?? -1) - (a ?? -1)), shown = known.slice(0, 4);
+  const known = Object.entries(methods).sort(([, a], [, b]) => (b ?? -1) - (a ?? -1)),
+    shown = known.slice(0, 4);
   if (!known.length) return h("span", { class: "note" }, "not evaluated yet");
-  return h("div", { class: "scores" },
+  return h(
+    "div",
+    { class: "scores" },
     shown.map(([name, v], k) => h("span", { class: k ? "" : "best" }, `${name} `, h("b", {}, percent(v)))),
-    known.length > shown.length && h("span", { class: "note" }, `and ${known.length - shown.length} more`));
+    known.length > shown.length && h("span", { class: "note" }, `and ${known.length - shown.length} more`),
+  );
 }
 
 export const missing = (error) => problem("This cannot be shown", error.message);

@@ -1,4 +1,4 @@
-// A live swarm, seen through some of its peers: who is a member, who listens to whom, what is exchanged, what was refused and why.
+// A live swarm, seen through some of its peers: members, who listens to whom, exchanges, refusals and why.
 import { choice, h, problem, put } from "./dom.js";
 import { amount, bytes, count, duration, NONE, percent, plural } from "./format.js";
 import { heatMap } from "./heat.js";
@@ -7,40 +7,80 @@ import { sortable } from "./table.js";
 
 const STATES = ["alive", "listed", "suspect", "dead", "left", "silent"];
 const KINDS = {
-  wake: "listened to", adopt: "took from", told: "sent to", missed: "no answer from", refused: "refused", start: "started", left: "said goodbye",
+  mix: "mixed",
+  adopt: "adopted",
+  told: "sent to",
+  missed: "no answer from",
+  refused: "refused",
+  start: "started",
+  left: "said goodbye",
 };
 const VIEWS = ["status", "members", "weights", "exchanges", "refusals"];
 const ago = (seconds) => (seconds === null ? "before" : seconds < 1 ? "now" : `${duration(seconds)} ago`);
 const state = (name, more) => h("span", { class: `pill ${name}`, title: more }, name);
 
 export async function swarm(source, query, remember, toRun) {
-  const sorting = {}, refused = {}, seen = {};
-  let chosen = query.peer, names = [], offered = null;
-  const top = h("div", { class: "view" }), heat = heatMap((i) => choose(names[i]));
-  const part = (title, note, ...inner) => h("section", { class: "card" }, h("h3", {}, title), note && h("p", { class: "note" }, note), inner);
-  const members = h("div", { class: "tall" }), own = h("div", { class: "tall" }), refusals = h("div", { class: "tall" });
-  const asked = h("div", { class: "tools" }), feed = h("ol", { class: "events tall", tabindex: 0, "aria-label": "exchanges, the latest first" });
+  const sorting = {},
+    refused = {},
+    seen = {};
+  let chosen = query.peer,
+    names = [],
+    offered = null;
+  const top = h("div", { class: "view" }),
+    heat = heatMap((i) => choose(names[i]));
+  const part = (title, note, ...inner) =>
+    h("section", { class: "card" }, h("h3", {}, title), note && h("p", { class: "note" }, note), inner);
+  const members = h("div", { class: "tall" }),
+    own = h("div", { class: "tall" }),
+    refusals = h("div", { class: "tall" });
+  const asked = h("div", { class: "tools" }),
+    feed = h("ol", { class: "events tall", tabindex: 0, "aria-label": "exchanges, the latest first" });
   const nothing = h("p", { class: "note" }, "None of these peers has reported weights so far.");
-  const map = part("Who listens to whom", "row: the peer that listens; column: the peer it listens to", heat.node, nothing);
-  const node = h("div", { class: "view swarm" }, top,
-    h("div", { class: "cards two" }, part("Members", null, members), part("Exchanges as they happen", null, feed)),
+  const map = part(
+    "Who listens to whom",
+    "row: the peer that listens; column: the peer it listens to",
+    heat.node,
+    nothing,
+  );
+  const node = h(
+    "div",
+    { class: "view swarm" },
+    top,
+    h(
+      "div",
+      { class: "cards two" },
+      part("Members", null, members),
+      part("Exchanges as they happen", null, feed),
+    ),
     h("div", { class: "cards two" }, map, part("One peer and the others", null, asked, own)),
-    part("Refused, by reason", null, refusals));
+    part("Refused, by reason", null, refusals),
+  );
   await load();
   return { node, refresh: load, keys: { j: () => step(1), k: () => step(-1) } };
 
   async function load() {
     const [[status, everybody, weights, exchanges, reasons], peer] = await Promise.all([
-      Promise.all(VIEWS.map((view) => source.get(view))), source.get("peer", { name: chosen })]);
+      Promise.all(VIEWS.map((name) => source.get(name))),
+      source.get("peer", { name: chosen }),
+    ]);
     ({ names } = weights);
     chosen ??= peer.name;
     put(top, head(status, everybody), troubles(status, toRun));
     put(members, table(everybody));
     heat.node.hidden = !(nothing.hidden = weights.met > 0);
-    if (weights.met) heat.show({ network: { names }, frame: { ...weights, when: "now" }, order: names.map((_, k) => k), selected: names.indexOf(peer.name) });
+    if (weights.met)
+      heat.show({
+        world: { names },
+        frame: { ...weights, when: "now" },
+        order: names.map((_, k) => k),
+        selected: names.indexOf(peer.name),
+      });
     view(peer);
     put(feed, exchanges.length ? exchanges.map(event) : h("li", { class: "note" }, "None yet."));
-    put(refusals, reasons.length ? reasonTable(reasons) : h("p", { class: "note" }, "Nothing has been refused."));
+    put(
+      refusals,
+      reasons.length ? reasonTable(reasons) : h("p", { class: "note" }, "Nothing has been refused."),
+    );
   }
 
   async function choose(name) {
@@ -55,74 +95,256 @@ export async function swarm(source, query, remember, toRun) {
   }
 
   function table(everybody) {
-    return sortable([
-      { title: "peer", left: true, first: "asc", value: (m) => m.name, cell: (m) => h("button", { type: "button", class: "plain", onclick: () => choose(m.name) }, m.name) },
-      { title: "state", left: true, first: "asc", value: (m) => STATES.indexOf(m.state), cell: (m) => [state(m.state, opinions(m)), m.silent !== null && h("small", { class: "bad" }, ` no answer for ${duration(m.silent)}`)] },
-      { title: "iteration", value: (m) => m.t, cell: (m) => `${count(m.t)}${m.phase === "finished" ? " ✓" : ""}` },
-      { title: "accuracy", note: "personal: on its own label distribution", value: (m) => m.personal, cell: (m) => percent(m.personal) },
-      { title: "exchanges", value: (m) => m.exchanges, cell: (m) => count(m.exchanges) },
-      { title: "last heard", first: "asc", value: (m) => m.seconds, cell: (m) => (m.seconds === null ? NONE : ago(m.seconds)) },
-      { title: "address", left: true, first: "asc", value: (m) => m.address, cell: (m) => m.address },
-    ], everybody, sorting);
+    return sortable(
+      [
+        {
+          title: "peer",
+          left: true,
+          first: "asc",
+          value: (m) => m.name,
+          cell: (m) => h("button", { type: "button", class: "plain", onclick: () => choose(m.name) }, m.name),
+        },
+        {
+          title: "state",
+          left: true,
+          first: "asc",
+          value: (m) => STATES.indexOf(m.state),
+          cell: (m) => [
+            state(m.state, opinions(m)),
+            m.silent !== null && h("small", { class: "bad" }, ` no answer for ${duration(m.silent)}`),
+          ],
+        },
+        {
+          title: "iteration",
+          value: (m) => m.t,
+          cell: (m) => `${count(m.t)}${m.phase === "finished" ? " ✓" : ""}`,
+        },
+        {
+          title: "accuracy",
+          note: "personal: on its own label distribution",
+          value: (m) => m.personal,
+          cell: (m) => percent(m.personal),
+        },
+        { title: "exchanges", value: (m) => m.exchanges, cell: (m) => count(m.exchanges) },
+        {
+          title: "last heard",
+          first: "asc",
+          value: (m) => m.seconds,
+          cell: (m) => (m.seconds === null ? NONE : ago(m.seconds)),
+        },
+        { title: "address", left: true, first: "asc", value: (m) => m.address, cell: (m) => m.address },
+      ],
+      everybody,
+      sorting,
+    );
   }
 
   function view(peer) {
     const options = [...new Set([peer.name, ...peer.names])];
-    if (offered !== (offered = options.join())) put(asked, choice("seen by", options.map((name) => [name, name]), peer.name, choose)); // an open list stays open
-    if (!peer.asked) { put(own, h("p", { class: "note" }, `${peer.name} is not asked here, so how it sees the others is not known; name it with --peer.`)); return; }
+    if (offered !== (offered = options.join()))
+      put(
+        asked,
+        choice(
+          "seen by",
+          options.map((name) => [name, name]),
+          peer.name,
+          choose,
+        ),
+      ); // an open list stays open
+    if (!peer.asked) {
+      put(
+        own,
+        h(
+          "p",
+          { class: "note" },
+          `${peer.name} is not asked here, so how it sees the others is not known; name it with --peer.`,
+        ),
+      );
+      return;
+    }
     const most = Math.max(...peer.members.map((m) => m.weight ?? 0), 1e-12);
-    put(own, sortable([
-      { title: "member", left: true, first: "asc", value: (m) => m.name, cell: (m) => m.name },
-      { title: "state", left: true, first: "asc", value: (m) => STATES.indexOf(m.state), cell: (m) => state(m.state) },
-      { title: "weight", note: "how much it was listened to the last time", value: (m) => m.weight,
-        cell: (m) => h("span", { class: "gauge" },
-          h("i", { css: { width: `${44 * (m.weight ?? 0) / most}px`, background: "var(--accent)" } }), amount(m.weight)) },
-      { title: "heard", first: "asc", value: (m) => m.heard, cell: (m) => (m.heard === null ? "never" : ago(m.heard)) },
-      { title: "pulled", note: "models that came from it", value: (m) => m.pulled, cell: (m) => count(m.pulled) },
-      { title: "pushed", note: "models that it took", value: (m) => m.pushed, cell: (m) => count(m.pushed) },
-      { title: "missed", note: "calls without an answer", value: (m) => m.missed, cell: (m) => count(m.missed) },
-      { title: "refused", value: (m) => m.refused, cell: (m) => count(m.refused) },
-    ], peer.members, seen));
+    put(
+      own,
+      sortable(
+        [
+          { title: "member", left: true, first: "asc", value: (m) => m.name, cell: (m) => m.name },
+          {
+            title: "state",
+            left: true,
+            first: "asc",
+            value: (m) => STATES.indexOf(m.state),
+            cell: (m) => state(m.state),
+          },
+          {
+            title: "weight",
+            note: "how much it was listened to the last time",
+            value: (m) => m.weight,
+            cell: (m) =>
+              h(
+                "span",
+                { class: "gauge" },
+                h("i", { css: { width: `${(44 * (m.weight ?? 0)) / most}px`, background: "var(--accent)" } }),
+                amount(m.weight),
+              ),
+          },
+          {
+            title: "heard",
+            first: "asc",
+            value: (m) => m.heard,
+            cell: (m) => (m.heard === null ? "never" : ago(m.heard)),
+          },
+          {
+            title: "pulled",
+            note: "models that came from it",
+            value: (m) => m.pulled,
+            cell: (m) => count(m.pulled),
+          },
+          {
+            title: "pushed",
+            note: "models that it took",
+            value: (m) => m.pushed,
+            cell: (m) => count(m.pushed),
+          },
+          {
+            title: "missed",
+            note: "calls without an answer",
+            value: (m) => m.missed,
+            cell: (m) => count(m.missed),
+          },
+          { title: "refused", value: (m) => m.refused, cell: (m) => count(m.refused) },
+        ],
+        peer.members,
+        seen,
+      ),
+    );
   }
 
   function reasonTable(reasons) {
-    return sortable([
-      { title: "reason", left: true, first: "asc", value: (r) => r.reason, cell: (r) => h("b", {}, r.reason) },
-      { title: "times", value: (r) => r.count, cell: (r) => count(r.count) },
-      { title: "last", first: "asc", value: (r) => r.seconds, cell: (r) => ago(r.seconds) },
-      { title: "with", left: true, first: "asc", value: (r) => Object.keys(r.peers).join(), cell: (r) => Object.entries(r.peers).map(([peer, n]) => `${peer} ${count(n)}×`).join(", ") || NONE },
-      { title: "what was said", left: true, first: "asc", value: (r) => r.text, cell: (r) => h("span", { class: "said" }, r.text || NONE) },
-    ], reasons, refused);
+    return sortable(
+      [
+        {
+          title: "reason",
+          left: true,
+          first: "asc",
+          value: (r) => r.reason,
+          cell: (r) => h("b", {}, r.reason),
+        },
+        { title: "times", value: (r) => r.count, cell: (r) => count(r.count) },
+        { title: "last", first: "asc", value: (r) => r.seconds, cell: (r) => ago(r.seconds) },
+        {
+          title: "with",
+          left: true,
+          first: "asc",
+          value: (r) => Object.keys(r.peers).join(),
+          cell: (r) =>
+            Object.entries(r.peers)
+              .map(([peer, n]) => `${peer} ${count(n)}×`)
+              .join(", ") || NONE,
+        },
+        {
+          title: "what was said",
+          left: true,
+          first: "asc",
+          value: (r) => r.text,
+          cell: (r) => h("span", { class: "said" }, r.text || NONE),
+        },
+      ],
+      reasons,
+      refused,
+    );
   }
 }
 
 function head(status, everybody) {
-  const tally = STATES.map((name) => [name, everybody.filter((m) => m.state === name).length]).filter(([, n]) => n);
-  return h("div", { class: "headline" }, h("h1", {}, plural(everybody.length, "member")),
-    h("p", {}, tally.map(([name, n]) => h("span", { class: `pill ${name}` }, `${count(n)} ${name}`))),
-    h("div", { class: "facts-row" }, pill(status), progress(status),
-      Object.entries(status.methods).map(([method, v]) => h("span", {}, `${method} ${percent(v)} personal accuracy`)),
-      h("span", {}, plural(status.exchanges, "exchange")), h("span", {}, `${bytes(status.bytes)} sent`),
-      status.answering > 0 && status.answering < everybody.length && h("span", {}, `seen through ${plural(status.answering, "peer")}`)));
+  const tally = STATES.map((name) => [name, everybody.filter((m) => m.state === name).length]).filter(
+    ([, n]) => n,
+  );
+  return h(
+    "div",
+    { class: "headline" },
+    h("h1", {}, plural(everybody.length, "member")),
+    h(
+      "p",
+      {},
+      tally.map(([name, n]) => h("span", { class: `pill ${name}` }, `${count(n)} ${name}`)),
+    ),
+    h(
+      "div",
+      { class: "facts-row" },
+      pill(status),
+      progress(status),
+      Object.entries(status.methods).map(([method, v]) =>
+        h("span", {}, `${method} ${percent(v)} personal accuracy`),
+      ),
+      h("span", {}, plural(status.exchanges, "exchange")),
+      h("span", {}, `${bytes(status.bytes)} sent`),
+      status.answering > 0 &&
+        status.answering < everybody.length &&
+        h("span", {}, `seen through ${plural(status.answering, "peer")}`),
+    ),
+  );
 }
 
 function troubles(status, toRun) {
   const results = status.run && h("p", {}, h("a", { href: toRun(status.run) }, "What it came to"));
-  if (status.state === "ended") return h("section", { class: "card", role: "status" }, h("h3", {}, "The swarm has ended"), h("p", {}, "All its peers have said goodbye. Below is what they said last."), results);
-  if (status.state === "silent") return problem("No peer answers", `The last answer came ${ago(status.seconds)}. This is what they said last; the page goes on by itself when one is back.`, list(status.problems), results);
-  return status.problems.length > 0 && problem(status.answering < status.watched ? `${plural(status.watched - status.answering, "peer")} of ${count(status.watched)} without an answer` : "A peer reports a fault",
-    list(status.problems));
+  if (status.state === "ended")
+    return h(
+      "section",
+      { class: "card", role: "status" },
+      h("h3", {}, "The swarm has ended"),
+      h("p", {}, "All its peers have said goodbye. Below is what they said last."),
+      results,
+    );
+  if (status.state === "silent")
+    return problem(
+      "No peer answers",
+      `The last answer came ${ago(status.seconds)}. This is what they said last; ` +
+        "the page goes on by itself when one is back.",
+      list(status.problems),
+      results,
+    );
+  return (
+    status.problems.length > 0 &&
+    problem(
+      status.answering < status.watched
+        ? `${plural(status.watched - status.answering, "peer")} of ${count(status.watched)} without an answer`
+        : "A peer reports a fault",
+      list(status.problems),
+    )
+  );
 }
 
-const list = (problems) => h("ul", {}, problems.map(({ peer, text }) => h("li", {}, h("b", {}, peer), `: ${text}`)));
+const list = (problems) =>
+  h(
+    "ul",
+    {},
+    problems.map(({ peer, text }) => h("li", {}, h("b", {}, peer), `: ${text}`)),
+  );
 
-const opinions = (m) => Object.entries(m.views).map(([name, n]) => `${plural(n, "peer")}: ${name}`).join(", ") || null;
+const opinions = (m) =>
+  Object.entries(m.views)
+    .map(([name, n]) => `${plural(n, "peer")}: ${name}`)
+    .join(", ") || null;
 
 function event(e) {
   const whom = e.peers.map((peer, k) => `${peer}${e.weight ? ` (${amount(e.weight[k])})` : ""}`).join(", ");
-  return h("li", { class: "swarm-event" },
-    h("span", { class: "when" }, ago(e.seconds)), h("b", {}, e.peer),
-    h("span", { class: e.kind === "missed" || e.kind === "refused" ? "kind bad" : e.kind === "adopt" ? "kind received" : "kind" }, KINDS[e.kind] ?? e.kind),
-    h("span", {}, whom, e.reason && `${whom && ", "}${e.reason}`, e.text && h("small", {}, ` ${e.text}`),
-      e.t !== null && h("small", {}, ` iteration ${count(e.t)}`)));
+  return h(
+    "li",
+    { class: "swarm-event" },
+    h("span", { class: "when" }, ago(e.seconds)),
+    h("b", {}, e.peer),
+    h(
+      "span",
+      { class: `kind ${e.kind === "missed" || e.kind === "refused" ? "bad" : e.kind}` },
+      KINDS[e.kind] ?? e.kind,
+    ),
+    h(
+      "span",
+      {},
+      whom,
+      e.reason && `${whom && ", "}${e.reason}`,
+      e.text && h("small", {}, ` ${e.text}`),
+      e.t !== null && h("small", {}, ` iteration ${count(e.t)}`),
+    ),
+  );
 }

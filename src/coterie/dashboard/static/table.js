@@ -1,16 +1,25 @@
-// A table that sorts by a click on a column's head, or by Enter on it, and says so where columns are out of sight.
+// A table that sorts by a click on a column's head, or Enter on it, and says where columns are out of sight.
 import { h, put } from "./dom.js";
 import { csvButton } from "./download.js";
 
-// columns: [{title, note, value(row), cell(row), left, first: "desc" | "asc"}]; state: by which column it is sorted,
-// and how; sorted(): called when that changes; csv: what a file of it is called, if there is to be one.
+// columns: [{title, note, value(row), cell(row), left, first: "desc" | "asc"}]; state: the column by which it
+// is sorted, and how; sorted(): called when that changes; csv: the name of a file of it, if there is one.
 export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
   const body = h("tbody");
-  const heads = columns.map((column, k) => h("th", { scope: "col", class: column.left ? "left" : "" },
-    column.value ? h("button", { type: "button", title: column.note, onclick: () => sort(k) }, column.title)
-      : column.title));
-  const region = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
-    h("table", {}, h("thead", {}, h("tr", {}, heads)), body));
+  const heads = columns.map((column, k) =>
+    h(
+      "th",
+      { scope: "col", class: column.left ? "left" : "" },
+      column.value
+        ? h("button", { type: "button", title: column.note, onclick: () => sort(k) }, column.title)
+        : column.title,
+    ),
+  );
+  const region = h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
+    h("table", {}, h("thead", {}, h("tr", {}, heads)), body),
+  );
   const hint = h("p", { class: "note cut", hidden: true }, "more columns to the right →");
   const look = () => {
     const box = region.closest(".tall") ?? region; // whichever of the two scrolls
@@ -33,15 +42,29 @@ export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
   }
 
   function draw() {
-    heads.forEach((head, k) => head.setAttribute("aria-sort",
-      k !== state.by ? "none" : state.down ? "descending" : "ascending"));
-    put(body, ordered().map((row) => h("tr", {}, columns.map((column) =>
-      h("td", { class: column.left ? "left" : "", "data-title": column.title }, column.cell(row))))));
+    heads.forEach((head, k) =>
+      head.setAttribute("aria-sort", k !== state.by ? "none" : state.down ? "descending" : "ascending"),
+    );
+    put(
+      body,
+      ordered().map((row) =>
+        h(
+          "tr",
+          {},
+          columns.map((column) =>
+            h("td", { class: column.left ? "left" : "", "data-title": column.title }, column.cell(row)),
+          ),
+        ),
+      ),
+    );
   }
 
   function file() {
     const known = columns.filter((column) => column.value);
-    return [known.map((column) => column.title), ...ordered().map((row) => known.map((column) => column.value(row)))];
+    return [
+      known.map((column) => column.title),
+      ...ordered().map((row) => known.map((column) => column.value(row))),
+    ];
   }
 
   draw();

@@ -4,7 +4,11 @@ import { h, put } from "./dom.js";
 // wide: the least width of a cell, or 0 for one cell in a row.
 export function windowed(count, high, wide, render, className) {
   const inner = h("div", { class: `${className} window` });
-  const node = h("div", { class: "viewport", tabindex: 0, role: "region", "aria-label": `${count} clients` }, inner);
+  const node = h(
+    "div",
+    { class: "viewport", tabindex: 0, role: "region", "aria-label": `${count} clients` },
+    inner,
+  );
   let shown = "";
 
   function draw(force) {
@@ -18,8 +22,16 @@ export function windowed(count, high, wide, render, className) {
     inner.style.height = `${rows * high}px`;
     inner.style.setProperty("--across", across);
     inner.style.setProperty("--first", `${first * high}px`);
-    put(inner, h("div", { class: "rows" },
-      Array.from({ length: Math.min(count, end * across) - first * across }, (_, k) => render(first * across + k))));
+    put(
+      inner,
+      h(
+        "div",
+        { class: "rows" },
+        Array.from({ length: Math.min(count, end * across) - first * across }, (_, k) =>
+          render(first * across + k),
+        ),
+      ),
+    );
   }
 
   node.addEventListener("scroll", () => requestAnimationFrame(() => draw(false)), { passive: true });

@@ -1,0 +1,110 @@
+"""Progress of a run: a live bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.columns import Columns
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from coterie.cli.progress import Lines, rate
+from coterie.engine import sinks
+from coterie.experiment import Experiment
+
+__all__ = ["progress"]
+
+
+@contextmanager
+def progress(console: Console, experiment: Experiment) -> Iterator[sinks.Progress]:
+    """Show what suits the console, for as long as the run lasts."""
+    methods, seeds = len(experiment.methods), len(experiment.seeds)
+    settings = len(experiment.worlds()) // (methods * seeds)
+    counts = {"method": methods, "seed": seeds} | ({"setting": settings} if settings > 1 else {})
+    numbers = sorted({w.experiment.data.clients for w in experiment.worlds()})
+    clients = " or ".join(", ".join(map(str, numbers)).rsplit(", ", 1))
+    many = " x ".join(f"{n} {what}{'s'[: n != 1]}" for what, n in counts.items())
+    console.print(
+        f"[bold]{experiment.name}[/bold]: {clients} clients, {many}, "
+        f"{experiment.train.iterations} iterations on {experiment.device}",
+        highlight=False,
+    )
+    if console.is_terminal:
+        bar = _Bar(console)
+        with bar.live:
+            yield bar
+    else:
+        yield _Lines(console)
+
+
+def _scores(accuracy: Mapping[str, float]) -> list[str]:
+    return [f"{name} {value:.1%}" for name, value in accuracy.items()]
+
+
+class _Bar:
+    """A bar with rate and time left, and under it the current accuracy of every method."""
+
+    def __init__(self, console: Console) -> None:
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            *([TimeElapsedColumn()] if console.width >= 60 else []),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            *([TextColumn("{task.fields[rate]}")] if console.width >= 80 else []),
+            console=console,
+        )
+        self.task: TaskID = self.bar.add_task("starting", total=None, rate="")
+        self.scores = Columns(padding=(0, 2))
+        self.live = Live(Group(self.bar, self.scores), console=console, refresh_per_second=8, transient=True)
+        self.steps, self.began = 0, 0.0
+
+    def stage(self, text: str) -> None:
+        self.bar.update(self.task, description=text)
+
+    def notice(self, text: str) -> None:
+        self.live.console.print(f"note: {text}", style="yellow", highlight=False, markup=False)
+
+    def advance(self, done: int, total: int, client_steps: int) -> None:
+        self.live.transient = False  # from here on there is something to leave behind
+        now = time.monotonic()
+        self.began = self.began or now
+        shown = rate(self.steps, now - self.began) if self.steps else ""
+        self.steps += client_steps
+        self.bar.update(self.task, description="learning", completed=done, total=total, rate=shown)
+
+    def evaluated(self, accuracy: Mapping[str, float]) -> None:
+        self.scores.title = Text("accuracy so far", justify="left")
+        self.scores.renderables = [Text(score, "cyan", overflow="fold") for score in _scores(accuracy)]
+
+
+class _Lines(Lines):
+    """Lines with rate and accuracies."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self.steps, self.began, self.scores = 0, 0.0, ""
+
+    def advance(self, done: int, total: int, client_steps: int) -> None:
+        now = time.monotonic()
+        self.began = self.began or now
+        self.steps += client_steps
+        if self.passed_tenth(done, total):
+            speed = rate(self.steps, now - self.began) if now > self.began else ""
+            self.say(f"{done}/{total}  {speed}  {self.scores}")
+
+    def evaluated(self, accuracy: Mapping[str, float]) -> None:
+        self.scores = "  ".join(_scores(accuracy))

@@ -1,0 +1,124 @@
+"""One client, and why it listens to whom it listens to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from coterie.core.errors import RunError
+from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, number, plain
+from coterie.runs.history import History
+from coterie.runs.plots.looks import hue
+from coterie.runs.tracks import Ints, Track
+
+__all__ = ["client"]
+
+_LINES = 6
+"""Most neighbours whose weights are drawn over time."""
+_EVENTS = 200
+"""Most exchanges that are listed."""
+_POINTS = 300
+"""Most points of a line."""
+
+
+def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
+    """Give its data, its neighbours at t and their weights over time, confidence, events and accuracy."""
+    folder.tracks(0.4 * PATIENCE)
+    world = folder.world(query)
+    m = len(world.group)
+    client = int(number(query, "client") or 0)
+    if client >= m:
+        raise RunError(f"there is no client {client}; there are 0 to {m - 1}")
+    history, complete = folder.history(world, 0.4 * PATIENCE)
+    t = number(query, "t")
+    neighbours = _neighbours(world, history, client, t)
+    return {
+        "client": client,
+        "hue": None if world.alone else hue(world.label),
+        "complete": min(complete, folder.evaluations.share),
+        "group": int(world.group[client]),
+        "groups": len(np.unique(world.group)),
+        "train": int(world.train[client]),
+        "attacker": client in world.attackers,
+        "classes": list(world.classes),
+        "labels": world.labels[client].tolist(),
+        "neighbours": neighbours,
+        "weights": [_line(history, client, n["client"]) for n in neighbours[:_LINES]],
+        "confidence": _confidence(history, client),
+        "events": _events(history, client, t),
+        "accuracy": _accuracy(world, client),
+    }
+
+
+def _neighbours(world: Track, history: History, client: int, t: float | None) -> list[dict[str, Any]]:
+    """List all that the client has heard by t, those it listens to most first."""
+    known = history.until(t)
+    mine = np.flatnonzero(known.client == client)
+    last = dict(zip(known.neighbour[mine].tolist(), mine.tolist(), strict=True))
+    times = np.bincount(known.neighbour[mine], minlength=len(world.group))
+    total = float(sum(known.weight[p] for p in last.values()))
+    found = [
+        {
+            "client": j,
+            "group": int(world.group[j]),
+            "weight": plain(known.weight[p]),
+            "share": plain(known.weight[p] / total) if total > 0 else 0.0,
+            "distance": plain(known.distance[p]),
+            "met": int(times[j]),
+            "last": int(known.t[p]),
+        }
+        for j, p in last.items()
+    ]
+    return sorted(found, key=lambda n: (-n["weight"], n["client"]))
+
+
+def _line(history: History, client: int, other: int) -> dict[str, Any]:
+    known = history.until(None)
+    mine = _thin(np.flatnonzero((known.client == client) & (known.neighbour == other)))
+    return {"client": other, "t": known.t[mine].tolist(), "weight": plain(known.weight[mine])}
+
+
+def _confidence(history: History, client: int) -> dict[str, Any]:
+    moments = history.moments
+    mine = _thin(np.flatnonzero((moments.client == client) & ~np.isnan(moments.confidence)))
+    return {"t": moments.t[mine].tolist(), "value": plain(moments.confidence[mine])}
+
+
+def _events(history: History, client: int, t: float | None) -> list[dict[str, Any]]:
+    """List what the client heard when, the latest first."""
+    moments, pairs = history.moments, history.pairs
+    ends = np.cumsum(moments.size)
+    mine = np.flatnonzero((moments.client == client) & (moments.t <= (np.inf if t is None else t)))
+    found = []
+    for q in mine[::-1][:_EVENTS].tolist():
+        part = slice(int(ends[q] - moments.size[q]), int(ends[q]))
+        heard = pairs.heard[part]
+        found.append(
+            {
+                "t": int(moments.t[q]),
+                "kind": "adopt" if moments.received[q] else "mix",
+                "from": pairs.neighbour[part][heard].tolist(),
+                "lost": pairs.neighbour[part][~heard].tolist(),
+                "weight": plain(pairs.weight[part][heard], 3),
+            }
+        )
+    return found
+
+
+def _accuracy(world: Track, client: int) -> dict[str, Any]:
+    """Give the accuracy over time, of the client and of the same client alone."""
+    twin = None if world.alone or world.twin is None else _scores(world.twin, client)
+    return {**_scores(world, client), "local": twin}
+
+
+def _scores(world: Track, client: int) -> dict[str, Any]:
+    some = evenly(len(world.t), _POINTS)
+    scores = {"own": "personal", "global": "global"}
+    curves = {name: plain(world.scores[score][some, client]) for name, score in scores.items()}
+    return {"t": world.t[some].tolist(), **curves}
+
+
+def _thin(positions: Ints) -> Ints:
+    return positions[evenly(len(positions), _POINTS)]

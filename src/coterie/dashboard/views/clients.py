@@ -1,0 +1,44 @@
+"""All clients of one world: what each has, how well it does, and whether it would do better alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from coterie.dashboard.open_run import OpenRun, plain
+
+__all__ = ["clients"]
+
+
+def clients(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
+    """Give columns with one entry for each client, at the last evaluation; by default of the last method."""
+    tracks = folder.tracks(patience=0)
+    worlds = [{"method": w.name, "seed": w.seed} for w in tracks]
+    if not worlds:
+        return {"worlds": []}
+    if query.get("method"):
+        world = folder.world(query)
+    else:
+        name = next((w.name for w in reversed(tracks) if not w.alone), tracks[0].name)
+        world = next(w for w in tracks if w.name == name)
+    gain = None if world.alone else world.gain("personal")
+    return {
+        "worlds": worlds,
+        "method": world.name,
+        "seed": world.seed,
+        "alone": world.alone,
+        "t": int(world.t[-1]),
+        "classes": list(world.classes),
+        "group": world.group.tolist(),
+        "groups": len(np.unique(world.group)),
+        "train": world.train.tolist(),
+        "personal": plain(world.scores["personal"][-1]),
+        "global": plain(world.scores["global"][-1]),
+        "loss": plain(world.scores["loss"][-1]),
+        "gain": None if gain is None else plain(gain),
+        "diverged": list(world.diverged[-1]),
+        "attackers": list(world.attackers),
+        "labels": world.labels.tolist(),
+    }

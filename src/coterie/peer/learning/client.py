@@ -1,0 +1,328 @@
+"""One client, bare: its method, its model, its data, and its own clock.
+
+A client calls what the simulator calls (`local`, `ask`, `offer`, `mix`, `adopt`) on the simulator's very
+types, and draws the batches, probes and keys that its simulated twin draws: no network, no file, no thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
+from coterie.core.attack import Attack
+from coterie.core.data import Federation, Samples, Split
+from coterie.core.errors import CoterieError, ModelError
+from coterie.core.model_factory import build_task
+from coterie.core.registry import told
+from coterie.core.sampling import (
+    batch_rows,
+    first_model,
+    first_row,
+    held_out,
+    probe_rows,
+    step_keys,
+    training_order,
+)
+from coterie.core.task import Task
+from coterie.core.types import Batch, Inbox, Info, Message, Probe, Reachable, Start, State
+from coterie.core.validation import ValidatingAlgorithm
+from coterie.experiment import World
+from coterie.peer.learning.inputs import Inputs
+from coterie.peer.transport.base import Version
+from coterie.schedule import Schedule
+
+__all__ = ["Client", "ClientData", "LocalClient", "ReceivedMessage", "RecordChange", "Snapshot", "dry_run"]
+
+AHEAD = 64
+"""Iterations whose batches are drawn in one go."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """Samples of one client."""
+
+    train: Samples
+    validation: Samples
+    personal: Samples
+    uniform: Samples
+    inputs: Inputs
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return self.inputs.classes
+
+    @property
+    def classes(self) -> int:
+        return len(self.names)
+
+    @classmethod
+    def of(cls, federation: Federation, client: int, dtype: torch.dtype) -> ClientData:
+        """Take the samples of one client of a federation."""
+
+        def samples(split: Split) -> Samples:
+            first = int(split.count[:client].sum())
+            rows = slice(first, first + int(split.count[client]))
+            x = federation.pool[split.index[rows]]
+            return Samples(x.to(dtype if x.is_floating_point() else x.dtype), split.label[rows])
+
+        f = federation
+        parts = samples(f.train), samples(f.validation), samples(f.personal), samples(f.uniform)
+        return cls(*parts, Inputs.of(f))
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """Parts of a client that do not change."""
+
+    task: Task
+    algorithm: Algorithm
+    own: ClientData
+    schedule: Schedule
+    seed: int
+    number: int
+    """Key of its random streams."""
+    slot: int
+    """Own entry of its row of W."""
+    batch: int
+    probe_size: int | None
+    """Samples of a probe; None: all."""
+    dtype: torch.dtype
+    init: str
+    attack: Attack | None
+    """What it does in place of its method, for experiments; None: it is honest."""
+    held: int
+    """How many of its training samples, the last ones, are set aside: no mini-batch has one of them."""
+
+    @classmethod
+    def of(cls, world: World, own: ClientData, number: int, slot: int) -> Client:
+        """Make a client of a world (one method, one seed, one setting) with these samples."""
+        e, held = world.experiment, 0
+        if world.algorithm.holds_out:
+            count = torch.tensor([len(own.train.y)])
+            (order,) = training_order(world.seed, torch.tensor([number]), count)
+            own = dataclasses.replace(own, train=Samples(own.train.x[order], own.train.y[order]))
+            held = int(held_out(count, e.exchange.holdout))
+        dtype = getattr(torch, e.dtype)
+        inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
+        return cls(
+            task=build_task(e.model.name, e.model.options, inputs, own.classes, *how),
+            algorithm=world.algorithm,
+            own=own,
+            schedule=Schedule.of(e, world.seed),
+            seed=world.seed,
+            number=number,
+            slot=slot,
+            batch=e.train.batch,
+            probe_size=None if e.exchange.probe == "all" else e.exchange.probe,
+            dtype=dtype,
+            init=e.train.init,
+            attack=e.attack.attack if bool(world.attackers[slot]) else None,
+            held=held,
+        )
+
+    def first(self) -> State:
+        """Return the state before the first iteration."""
+        params, buffers = first_model(self.task, self.init, self.seed, self.number)
+        row = first_row(self.slot, self.schedule.clients, self.dtype)
+        ctx = self.schedule.context("init", 0, self.number)
+        return self.algorithm.init(self.task, Start(params, buffers, row), ctx)
+
+    def ask(self, state: State, t: int, slots: Sequence[int]) -> list[bool]:
+        """Choose whom to ask in that state at iteration t, by their entries of the row."""
+        reachable = Reachable(torch.tensor(slots), torch.ones(len(slots), dtype=torch.bool))
+        ctx = self.schedule.context("ask", t, self.number)
+        chosen: list[bool] = self.algorithm.ask(self.task, state, reachable, ctx).tolist()
+        return chosen
+
+    def offer(self, state: State, t: int) -> Message:
+        """Make the message that it sends in that state at iteration t."""
+        probe, ctx = self.draw_probe(t), self.schedule.context("offer", t, self.number)
+        honest = self.algorithm.offer(self.task, state, probe, ctx)
+        if self.attack is None:
+            return honest
+        ctx = self.schedule.context("attack", t, self.number)
+        return self.attack.offer(self.task, state, honest, probe, ctx)
+
+    def lr(self, t: int) -> float:
+        """Compute the size of the local step at iteration t."""
+        return self.schedule.lr(t, self.algorithm)
+
+    def draw_probe(self, t: int) -> Probe:
+        """Draw the own samples on which it probes others' models at iteration t."""
+        x, y = self.own.train.x, self.own.train.y
+        size, rows = torch.tensor(len(y), dtype=self.dtype), torch.arange(len(y))
+        if self.probe_size is not None:
+            rows = probe_rows(self.seed, t, self.number, len(y), self.probe_size)
+            x, y = x[rows], y[rows]
+        held = rows >= len(self.own.train.y) - self.held
+        return Probe(_channels_last(x), y, torch.ones_like(held), size, held)
+
+    def accuracy(self, state: State, t: int) -> dict[str, float | None]:
+        """Compute the accuracy on each kind of samples, as the simulator names them; None: it has none."""
+        own, probe = self.own, self.draw_probe(t)
+        parts = {"personal": own.personal, "global": own.uniform, "validation": own.validation}
+        predict = partial(self.algorithm.predict, self.task, state, probe=probe)
+        return {name: _accuracy(predict, part) for name, part in parts.items()}
+
+
+class ReceivedMessage(NamedTuple):
+    """A message, and its sender's entry of the row."""
+
+    slot: int
+    message: Message
+
+
+class Snapshot(NamedTuple):
+    """A moment of a client: states are values, so this is a reference and never changes."""
+
+    version: Version
+    t: int
+    state: State
+
+
+RecordChange: TypeAlias = Callable[[Snapshot, Info], None]
+"""Told of a change before it is made: if it raises, nothing has changed."""
+
+
+def _unrecorded(_after: Snapshot, _info: Info) -> None:
+    """Keep no record."""
+
+
+class LocalClient:
+    """A client on its way: the one place where its state changes."""
+
+    def __init__(self, client: Client, incarnation: int = 1, at: Snapshot | None = None) -> None:
+        """Begin, or go on from a snapshot in a new incarnation."""
+        self.client = client
+        start = at or Snapshot(Version(incarnation, 0), 0, client.first())
+        self.now = start._replace(version=Version(incarnation, start.version.event))
+        self._drawn: tuple[int, Tensor, Tensor] | None = None
+
+    def local(self) -> float:
+        """Do one iteration of the own clock with a local step; return its loss."""
+        c, (_, t, state) = self.client, self.now
+        t += 1
+        rows, key = self._draws(t)
+        batch = Batch(
+            _channels_last(c.own.train.x[rows]),
+            c.own.train.y[rows],
+            torch.tensor(c.lr(t), dtype=torch.float64).to(c.dtype),
+            key,
+        )
+        new, info = c.algorithm.local(c.task, state, batch, c.schedule.context("local", t, c.number))
+        self._commit(new if c.attack is None or c.attack.trains else state, t, info)
+        return float(info["loss"])
+
+    def idle(self) -> None:
+        """Do one iteration of the own clock without a local step."""
+        self.now = self.now._replace(t=self.now.t + 1)
+
+    def offer(self) -> Message:
+        """Return the message that it sends when it is asked."""
+        return self.client.offer(self.now.state, self.now.t)
+
+    def ask(self, slots: Sequence[int]) -> list[bool]:
+        """Choose whom to ask, by their entries of the row."""
+        return self.client.ask(self.now.state, self.now.t, slots)
+
+    def mix(self, heard: Sequence[ReceivedMessage], record: RecordChange = _unrecorded) -> Info:
+        """As a star, once the replies are in."""
+        return self._exchange("mix", heard, record)
+
+    def adopt(self, heard: ReceivedMessage, record: RecordChange = _unrecorded) -> Info:
+        """As a neighbour, on the star's broadcast."""
+        return self._exchange("adopt", [heard], record)
+
+    def raise_incarnation(self, incarnation: int) -> None:
+        """Go on with the same model in a higher incarnation."""
+        self.now = self.now._replace(version=Version(incarnation, self.now.version.event))
+
+    def reset_slot(self, slot: int, record: RecordChange = _unrecorded) -> None:
+        """Set an entry of the row to what it was at the start: it will belong to another peer."""
+        state, fresh = self.now.state, self.client.first().rows
+        rows = {k: v.index_copy(0, torch.tensor([slot]), fresh[k][slot, None]) for k, v in state.rows.items()}
+        self._commit(state._replace(rows=rows), self.now.t, {}, record)
+
+    def _exchange(
+        self, act: Literal["mix", "adopt"], heard: Sequence[ReceivedMessage], record: RecordChange
+    ) -> Info:
+        c, (_, t, state) = self.client, self.now
+        names = heard[0].message if heard else {}
+        inbox = Inbox(
+            {k: torch.stack([h.message[k] for h in heard]) for k in names},
+            torch.ones(len(heard), dtype=torch.bool),
+            torch.tensor([h.slot for h in heard], dtype=torch.int64),
+        )
+        guarded = guarded_mix if act == "mix" else guarded_adopt
+        ctx = c.schedule.context(act, t, c.number)
+        new, info = guarded(c.algorithm, c.task, state, inbox, c.draw_probe(t), ctx)
+        self._commit(new, t, info, record)
+        return info
+
+    def _commit(self, state: State, t: int, info: Info, record: RecordChange = _unrecorded) -> None:
+        incarnation, event = self.now.version
+        after = Snapshot(Version(incarnation, event + 1), t, state)
+        record(after, info)
+        self.now = after
+
+    def _draws(self, t: int) -> tuple[Tensor, Tensor]:
+        if self._drawn is None or not 0 <= t - self._drawn[0] < AHEAD:
+            c, ts = self.client, torch.arange(t, t + AHEAD)
+            rows = batch_rows(c.seed, ts, c.number, len(c.own.train.y) - c.held, c.batch)
+            self._drawn = t, rows, step_keys(c.seed, ts, c.number)
+        first, rows, keys = self._drawn
+        return rows[t - first], keys[t - first]
+
+
+def dry_run(client: Client) -> None:
+    """Try one step and one exchange with itself, so that what cannot be run is told before the start."""
+    name, method = type(client.task.model).__name__, type(client.algorithm).__name__
+    checked = ValidatingAlgorithm(inner=client.algorithm, its=f"method {method}")
+    try:
+        local_client = LocalClient(dataclasses.replace(client, algorithm=checked))
+        logits = client.task.logits(local_client.now.state, client.own.train.x[:1])
+        if logits.shape != (1, client.own.classes):
+            raise ModelError(
+                f"model {name} puts out {list(logits.shape)} for one sample, but the labels need "
+                f"[1, {client.own.classes}]: one number for each class"
+            )
+        client.algorithm.predict(
+            client.task, local_client.now.state, client.own.train.x[:1], client.draw_probe(0)
+        )
+        local_client.local()
+        if message := local_client.offer():
+            itself = ReceivedMessage(client.slot, message)
+            local_client.ask([client.slot])
+            local_client.mix([itself, itself])
+            local_client.mix([itself])
+            local_client.adopt(itself)
+    except CoterieError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"model {name} cannot be trained by {method} on samples of shape "
+            f"{list(client.own.train.x.shape[1:])}: {told(error)}"
+        ) from error
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """Copy images with their channels last in memory, as processors convolve and pool them best."""
+    if x.dim() != 4:
+        return x
+    return x.movedim(1, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 1)
+
+
+def _accuracy(predict: Callable[[Tensor], Tensor], samples: Samples) -> float | None:
+    if not len(samples.y):
+        return None
+    with torch.no_grad():
+        hits = predict(samples.x).argmax(dim=-1) == samples.y
+    return float(hits.double().mean())

@@ -1,0 +1,1 @@
+"""Membership: signed records spread by gossip, or a fixed list."""

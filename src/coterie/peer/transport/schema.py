@@ -1,0 +1,173 @@
+"""Schema of a model's message: names, types and shapes of tensors, their bytes, a hash.
+
+To it belong the names of the classes: models whose outputs mean other things are never mixed.
+
+The opening of a safetensors body (the length of the header, the header) follows from the schema
+alone, so a body that was received is compared with it byte by byte and its header is never parsed.
+
+    8 bytes  length of the header, little-endian
+    header   JSON, tensors by type, the widest first, then by name, padded with spaces to 8 bytes
+    data     the tensors, one after the other, without gaps
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import torch
+
+from coterie.core.errors import ModelError
+from coterie.core.types import Message
+
+__all__ = ["MAGNITUDE", "Entry", "Schema", "absurd"]
+
+MAGNITUDE = 1e9
+"""Larger values than this, in a trained model, are a fault or an attack."""
+
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+"""Types in the order in which they travel, the widest first: each tensor is aligned where it lies."""
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+class Entry(NamedTuple):
+    """One tensor."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{_NAMES[self.dtype]}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Tensors of a message, in the order in which they travel.
+
+    >>> schema = Schema.of({"w": torch.zeros(2, 3), "b": torch.zeros(2)})
+    >>> [str(entry) for entry in schema.entries], schema.bytes
+    (['F32[2]', 'F32[2, 3]'], 32)
+    """
+
+    entries: tuple[Entry, ...]
+    classes: tuple[str, ...] = ()
+    """Names of the outputs, in order."""
+
+    @classmethod
+    def of(cls, message: Message, classes: tuple[str, ...] = ()) -> Schema:
+        """Take the schema of a message, which may hold floating-point tensors and nothing else."""
+        for name, tensor in message.items():
+            if tensor.dtype not in _NAMES:
+                raise ModelError(
+                    f"the tensor {name!r} cannot be sent: expected one of {', '.join(_DTYPES)}, "
+                    f"got {tensor.dtype}"
+                )
+        entries = (Entry(name, t.dtype, tuple(t.shape)) for name, t in message.items())
+        return cls(tuple(sorted(entries, key=_place)), classes)
+
+    @cached_property
+    def opening(self) -> bytes:
+        """First bytes of every body: the header's length and the header."""
+        header = {
+            entry.name: {
+                "dtype": _NAMES[entry.dtype],
+                "shape": list(entry.shape),
+                "data_offsets": [offset, offset + entry.bytes],
+            }
+            for entry, offset in self.places()
+        }
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text
+
+    @cached_property
+    def bytes(self) -> int:
+        """Size of the data in bytes."""
+        return sum(entry.bytes for entry in self.entries)
+
+    @property
+    def length(self) -> int:
+        """Size of the body, opening and data, in bytes."""
+        return len(self.opening) + self.bytes
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the opening and the classes, hex."""
+        return hashlib.sha256(self.opening + json.dumps(self.classes).encode()).hexdigest()
+
+    def places(self) -> Iterator[tuple[Entry, int]]:
+        """Yield each entry and where its bytes begin in the data."""
+        offset = 0
+        for entry in self.entries:
+            yield entry, offset
+            offset += entry.bytes
+
+    def difference(self, other: Schema) -> str | None:
+        """Name the first tensor or class that differs, with what is expected here and what the other has."""
+        ours = {entry.name: entry for entry in self.entries}
+        theirs = {entry.name: entry for entry in other.entries}
+        for name in [*ours, *theirs]:
+            expected, got = ours.get(name), theirs.get(name)
+            if expected != got:
+                return f"the tensor {name!r}: expected {expected or 'none'}, got {got or 'none'}"
+        for number, (our, their) in enumerate(zip_longest(self.classes, other.classes)):
+            if our != their:
+                return f"class {number}: expected {our!r}, got {their!r}"
+        return None
+
+    def check(self, message: Message) -> None:
+        """Raise unless the message is of this schema."""
+        if difference := self.difference(Schema.of(message, self.classes)):
+            raise ModelError(f"the message is not of this peer's model: {difference}")
+
+    def encode(self) -> str:
+        """Encode as text, for a peer whose schema has another hash."""
+        tensors = [[e.name, _NAMES[e.dtype], list(e.shape)] for e in self.entries]
+        return json.dumps({"tensors": tensors, "classes": self.classes})
+
+    @classmethod
+    def decode(cls, text: str) -> Schema:
+        """Decode text of unknown origin; raise ValueError and nothing else."""
+        try:
+            told = json.loads(text)
+            entries = sorted((_entry(item) for item in told["tensors"]), key=_place)
+            classes = tuple(told["classes"])
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise ValueError(f"not a schema: {type(error).__name__}") from None
+        if len({entry.name for entry in entries}) != len(entries):
+            raise ValueError("not a schema: a name occurs twice")
+        if not all(isinstance(name, str) for name in classes):
+            raise ValueError("not a schema: a class without a name")
+        return cls(tuple(entries), classes)
+
+
+def absurd(message: Message, magnitude: float = MAGNITUDE) -> str | None:
+    """Name the first tensor with values that no trained model has, with its range and what was expected."""
+    for name, tensor in message.items():
+        low, high = (bound.item() for bound in torch.aminmax(tensor)) if tensor.numel() else (0.0, 0.0)
+        if not (-magnitude <= low and high <= magnitude):  # a NaN fails both
+            return f"values from {low} to {high} in {name!r}; expected finite ones of at most {magnitude:g}"
+    return None
+
+
+def _place(entry: Entry) -> tuple[int, str]:
+    return list(_NAMES).index(entry.dtype), entry.name
+
+
+def _entry(item: Any) -> Entry:
+    name, dtype, shape = item
+    if not isinstance(name, str) or not all(type(size) is int and 0 <= size < 2**48 for size in shape):
+        raise ValueError
+    return Entry(name, _DTYPES[dtype], tuple(shape))

@@ -1,0 +1,7 @@
+"""Pictures of a run: for the screen (`pictures`) and for a paper (`paper`), from one set of drawings.
+
+looks.py     colour, dashes and shade of each method, as the page has them too (without matplotlib)
+style.py     the two styles, what all drawings share, figures as bytes
+curves.py    accuracy over time              gain.py    each client against itself alone
+graph.py     who listens to whom             labels.py  what each client has
+"""

@@ -1,0 +1,98 @@
+"""Accuracy over time: one line for each method, a band over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from coterie.runs.plots.style import SCREEN, Style, method_colours, method_line, others, shortened, title
+from coterie.runs.summary import curve
+from coterie.runs.tracks import Floats, Track
+
+__all__ = ["accuracy", "bands"]
+
+_TITLES = {
+    "personal": ("Personal accuracy", "tested on the client's own label distribution"),
+    "global": ("Global accuracy", "tested on all labels equally often"),
+}
+# Thin and grey: in the colour of the curve it would read as a forecast.
+_TIE = {
+    "arrowstyle": "-", "color": "#b0b0b0", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)
+}  # fmt: skip
+
+
+class _Line(NamedTuple):
+    """A named line: percent `[E]` over iterations `[E]`."""
+
+    name: str
+    colour: str
+    t: Floats
+    mean: Floats
+
+
+def bands(ax: Axes, methods: Mapping[str, Sequence[Track]], score: str, style: Style) -> list[_Line]:
+    """Draw each method's mean over clients and seeds, within one standard deviation over seeds each way.
+
+    Accuracies are in percent. Of many methods the best few have names and colours, the others are thin grey
+    lines behind them, all without bands, which would hide each other.
+    """
+    scale = 1.0 if score == "loss" else 100.0
+    colours = method_colours(methods)
+    lines = []
+    for name, look in colours.items():
+        t, means = curve(methods[name], score)
+        mean = scale * means.mean(axis=0)
+        if method_line(ax, t, mean, name, look, style):
+            lines.append(_Line(name, look[0], t, mean))
+        if len(means) > 1 and not others(colours):
+            std = scale * means.std(axis=0, ddof=1)
+            ax.fill_between(t, mean - std, mean + std, color=look[0], alpha=style.band, linewidth=0, zorder=2)
+    return lines
+
+
+def accuracy(
+    ax: Axes, methods: Mapping[str, Sequence[Track]], score: str, closing: tuple[float, float]
+) -> None:
+    """Draw personal or global accuracy for the screen, each line named at its end; `closing`: from, to."""
+    start, end = closing
+    lines = bands(ax, methods, score, SCREEN)
+    ax.set_xlim(0, end)
+    if start < end:
+        ax.axvspan(start, end, color="#f1f1f1", linewidth=0, zorder=0)
+        ax.annotate(
+            "closing phase: all learn alone", ((start + end) / 2, 0.03), xycoords=("data", "axes fraction"),
+            rotation=90, ha="center", va="bottom", fontsize=7.5, color="#777777",
+        )  # fmt: skip
+    ax.grid(axis="y")
+    seeds, grey = max(map(len, methods.values()), default=0), others(method_colours(methods))
+    band = f" (band: ± one standard deviation over {seeds} seeds)" if seeds > 1 and not grey else ""
+    ax.set_xlabel(f"iteration{band}", loc="left")
+    ax.set_ylabel("accuracy, mean over clients (%)")
+    text, below = _TITLES[score]
+    title(ax, text, below + grey)
+    _name_ends(ax, [line for line in lines if len(line.t) and np.isfinite(line.mean[-1])], end)
+
+
+def _name_ends(ax: Axes, lines: list[_Line], end: float) -> None:
+    """Write names and last values beside the ends of the lines, moved apart where they would overlap."""
+    low, high = ax.get_ylim()
+    lines = sorted(lines, key=lambda line: (line.mean[-1], line.t[-1], line.name))
+    gap = 0.058 * (high - low)
+    right = max((float(line.t[-1]) / end for line in lines), default=1.0) + 0.035
+    places = [float(line.mean[-1]) for line in lines]
+    for _ in range(100):
+        for k in range(len(places) - 1):
+            if (short := gap - (places[k + 1] - places[k])) > 1e-9:
+                places[k] -= short / 2
+                places[k + 1] += short / 2
+        if places:
+            places[0], places[-1] = max(places[0], low), min(places[-1], high)
+    for place, (name, colour, t, mean) in zip(places, lines, strict=True):
+        ax.annotate(
+            f"{shortened(name)}  {mean[-1]:.1f}", (t[-1] / end, mean[-1]), (right, place),
+            xycoords=("axes fraction", "data"), textcoords=("axes fraction", "data"), color=colour,
+            fontweight="bold", fontsize=8.5, va="center", arrowprops=_TIE,
+        )  # fmt: skip

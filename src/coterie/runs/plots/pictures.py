@@ -1,0 +1,134 @@
+"""The pictures of a run for the screen.
+
+curves.png      accuracy over time
+graph-NAME.png  who listens to whom, for each method with weights
+labels.png      what each client has
+gain.png        each client against itself alone
+overview.png    the first three in one
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from coterie.core.errors import RunError
+from coterie.runs.plots.curves import accuracy
+from coterie.runs.plots.gain import dots, gains
+from coterie.runs.plots.graph import listening, true_groups, weights
+from coterie.runs.plots.labels import samples
+from coterie.runs.plots.style import OTHERS, SCREEN, image, method_colours, shortened
+from coterie.runs.tracks import Track, by_name, closing_phase
+from coterie.storage.files import file_names, publish
+
+if TYPE_CHECKING:
+    from coterie.runs.run import Run
+
+__all__ = ["Pictures", "draw"]
+
+
+def draw(run: Run, folder: Path) -> list[Path]:
+    """Draw what the run has data for into files of `folder`."""
+    if not run.tracks:
+        raise RunError(f"{run.path} has nothing to draw yet: no evaluation has been recorded")
+    with mpl.rc_context(SCREEN.rc):
+        files = {folder / f"{name}.png": image(figure) for name, figure in Pictures(run).all().items()}
+    publish(files, own=run.path / "plots")
+    return list(files)
+
+
+class Pictures:
+    """The figures of one run, each drawn when asked for."""
+
+    def __init__(self, run: Run) -> None:
+        self.weighed = run.weighed
+        self.methods = by_name(run.tracks)
+        self.summary = run.summary()
+        self.name = run.config["name"]
+        self.first: Track = run.tracks[0]
+        self.closing = closing_phase(run.tracks, run.config)
+        self.graphs = [
+            name for name, worlds in self.methods.items() if any(w.world in self.weighed for w in worlds)
+        ]
+
+    def auc(self, name: str) -> float | None:
+        found: float | None = self.summary["methods"][name]["graph_auc"]
+        return found
+
+    def all(self) -> dict[str, Figure]:
+        pictures = {"overview": self.overview(), "curves": self.curves(), "labels": self.labels()}
+        for name, file in zip(self.graphs, file_names(self.graphs), strict=True):
+            pictures[f"graph-{file}"] = self.graph(name)
+        if (picture := self.gain()) is not None:
+            pictures["gain"] = picture
+        return pictures
+
+    def curves(self) -> Figure:
+        figure = Figure(figsize=(10.4, 4.2), layout="constrained")
+        for ax, score in zip(figure.subplots(1, 2), ("personal", "global"), strict=True):
+            accuracy(ax, self.methods, score, self.closing)
+        return figure
+
+    def graph(self, name: str) -> Figure:
+        weight, group, seeds = weights(self.methods[name], self.weighed)
+        if len(set(group.tolist())) == 1:
+            figure = Figure(figsize=(8, 6), layout="constrained")
+            ax = figure.subplots()
+        else:
+            figure = Figure(figsize=(9.6, 5.6), layout="constrained")
+            ax, truth = figure.subplots(1, 2, width_ratios=(1, 0.36))
+            true_groups(truth, group)
+            truth.set_anchor("N")
+        listening(ax, name, self.auc(name), weight, group, seeds)
+        return figure
+
+    def labels(self) -> Figure:
+        figure = Figure(figsize=(9, 5.6), layout="constrained")
+        samples(figure.subplots(), self.first)
+        return figure
+
+    def gain(self) -> Figure | None:
+        every, looks = gains(self.methods), method_colours(self.methods)
+        found = {name: g for name, g in every.items() if looks[name][0] != OTHERS}
+        if not found:
+            return None
+        some = f" (the best {len(found)} of {len(every)} methods)" if len(found) < len(every) else ""
+        wide = min(len(found), 3)
+        deep = -(-len(found) // wide)
+        figure = Figure(figsize=(max(3.5 * wide, 5), 3.6 * deep + 0.4), layout="constrained")
+        axes = figure.subplots(deep, wide, sharey=True, squeeze=False)
+        for ax, (name, values) in zip(axes.flat, found.items(), strict=False):
+            dots(ax, shortened(name), looks[name][0], *values)
+        for ax in axes.flat[len(found) :]:
+            ax.set_axis_off()
+        for ax in axes[:, 0]:
+            ax.set_ylabel("gain over Local\n(points of personal accuracy)")
+        figure.suptitle(
+            f"Each client against itself alone: does it gain by collaborating?{some}", x=0.01, ha="left",
+            fontweight="bold", fontsize=11,
+        )  # fmt: skip
+        return figure
+
+    def overview(self) -> Figure:
+        figure = Figure(figsize=(10.6, 9.2), layout="constrained")
+        counts = {
+            "client": len(self.first.group),
+            "group": self.summary["groups"],
+            "seed": len(self.summary["seeds"]),
+        }
+        facts = ", ".join(f"{n} {what}s" for what, n in counts.items() if n > 1)
+        figure.suptitle(f"{self.name}: {facts}", x=0.012, ha="left", fontsize=13, fontweight="bold")
+        above, below = figure.subfigures(2, 1, height_ratios=(0.44, 0.56), hspace=0.04, squeeze=False).flat
+        for ax, score in zip(above.subplots(1, 2), ("personal", "global"), strict=True):
+            accuracy(ax, self.methods, score, self.closing)
+        if not self.graphs:
+            samples(below.subplots(), self.first)
+            return figure
+        left, right = below.subplots(1, 2, width_ratios=(1, 0.85))
+        name = max(self.graphs, key=lambda n: self.auc(n) or 0)
+        listening(left, name, self.auc(name), *weights(self.methods[name], self.weighed))
+        samples(right, self.first)
+        return figure

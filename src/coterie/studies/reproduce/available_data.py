@@ -1,0 +1,49 @@
+"""The paper's data sets that lie in the data folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from coterie.core.errors import DataError
+from coterie.data_files.catalogue import HOME, catalogue
+
+__all__ = ["Source", "missing", "source"]
+
+
+class Source(NamedTuple):
+    """A data set as it lies there."""
+
+    dataset: str
+    """iot or emnist."""
+    name: str
+    """What tables and folders call it."""
+    title: str
+    split: str
+    entry: str
+    """Its name in the catalogue of data sets."""
+
+
+# The first that is there is taken. emnist47 is not the official split, so it never goes by EMNIST's name.
+_KNOWN = (
+    Source("iot", "iot", "IoT devices", "pooled", "iot"),
+    Source("emnist", "emnist", "EMNIST balanced", "balanced", "emnist-balanced"),
+    Source("emnist", "emnist47", "emnist47", "emnist47", "emnist47"),
+)
+
+
+def source(dataset: str, root: Path | None) -> Source | None:
+    """Find a data set in the data folder."""
+    return next((s for s in _KNOWN if s.dataset == dataset and catalogue()[s.entry].found(root)), None)
+
+
+def missing(datasets: Sequence[str], root: Path | None) -> DataError:
+    """Say that none of these is there, where it was looked for, and what to do."""
+    names = [s.entry for s in _KNOWN if s.dataset in datasets]
+    fetch = next(s.entry for s in _KNOWN if s.dataset in datasets)
+    return DataError(
+        f"there are no files of {' or '.join(names)} in {(root or HOME).absolute()}; get them with: coterie "
+        f"data fetch {fetch}, check them with: coterie data verify {fetch}, or name the folder that holds "
+        "them with --data or COTERIE_DATA"
+    )

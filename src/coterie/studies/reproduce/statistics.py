@@ -1,0 +1,147 @@
+r"""Paired tests over seeds: is one method better than another on the same clients?
+
+$d_s = a_s - b_s$ for each seed s;  $t = \bar d\sqrt n / s_d$;  effect size $d_z = \bar d / s_d$
+
+Student: The probable error of a mean. Biometrika 6, 1908.  Wilcoxon: Individual comparisons by ranking
+methods. Biometrics Bulletin 1, 1945.  Holm: A simple sequentially rejective multiple test procedure.
+Scandinavian Journal of Statistics 6, 1979.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coterie.runs.tables import ABSENT, Cell, Table
+from coterie.runs.tracks import Floats, Track
+from coterie.studies.reproduce.settings import METHOD
+
+__all__ = ["Paired", "holm", "over_seeds", "paired", "paper_table", "shown", "tests", "tests_table"]
+
+SAME = 1e-6
+"""Differences that are no further apart do not vary: there is nothing to test."""
+_SPARE = (
+    "nearer", "± clients", "graph AUC", "hurt", "worst 10 %", "global %", "d_z", "p (Wilcoxon)", "p (t)",
+    "ours - paper",
+)  # fmt: skip
+"""The columns that a narrow terminal goes without, the first one first."""
+
+
+class Paired(NamedTuple):
+    """The difference of two methods, and how sure it is; None where there is nothing to test."""
+
+    n: int
+    difference: float
+    std: float | None
+    effect: float | None
+    """Cohen's d_z."""
+    p_t: float | None
+    p_wilcoxon: float | None
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
+    """Test `a` against `b`, seed by seed; both tests are two-sided."""
+    from scipy import stats
+
+    d = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    n, mean = len(d), float(d.mean())
+    if n < 2:
+        return Paired(n, mean, None, None, None, None)
+    std = float(d.std(ddof=1))
+    if np.ptp(d) <= SAME:
+        return Paired(n, mean, std, None, None, None)
+    d = d.round(6)  # equal differences of accuracies are ties, whatever the last bits say
+    p_t, p_wilcoxon = stats.ttest_1samp(d, 0).pvalue, stats.wilcoxon(d).pvalue
+    return Paired(n, mean, std, mean / std, float(p_t), float(p_wilcoxon))
+
+
+def holm(p: Sequence[float | None]) -> list[float | None]:
+    """Raise the p values so that all of them together may be trusted."""
+    order = sorted((value, i) for i, value in enumerate(p) if value is not None)
+    raised: list[float | None] = [None] * len(p)
+    highest = 0.0
+    for rank, (value, i) in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * value))
+        raised[i] = highest
+    return raised
+
+
+def over_seeds(values: Floats) -> dict[str, list[float] | None]:
+    """Compute mean and standard deviation (n - 1) of `[seeds, points]` at each point."""
+    std = values.std(axis=0, ddof=1).tolist() if len(values) > 1 else None
+    return {"mean": values.mean(axis=0).tolist(), "std": std}
+
+
+def tests(
+    cells: Mapping[tuple[Any, str], Sequence[Track]], scores: Sequence[str], setting: str
+) -> list[dict[str, Any]]:
+    """Test KD-PDFL against each other method, for each score and setting.
+
+    `cells` are the worlds of a setting and a method; `setting` is what the settings are called.
+    """
+    return [test for score in scores for test in _of_score(cells, score, setting)]
+
+
+def _of_score(
+    cells: Mapping[tuple[Any, str], Sequence[Track]], score: str, setting: str
+) -> list[dict[str, Any]]:
+    """Test on the same clients; Holm's correction is over one score."""
+    found = []
+    for (where, other), worlds in cells.items():
+        ours = {w.seed: float(w.means(score)[-1]) for w in cells.get((where, METHOD), ())}
+        theirs = {w.seed: float(w.means(score)[-1]) for w in worlds}
+        both = [s for s in ours if s in theirs and ours[s] == ours[s] and theirs[s] == theirs[s]]
+        if other != METHOD and len(both) > 1:
+            result = paired([ours[s] for s in both], [theirs[s] for s in both])
+            found.append({"score": score, setting: where, "against": other, **result._asdict()})
+    for test, p in zip(found, holm([test["p_t"] for test in found]), strict=True):
+        test["p_holm"] = p
+    return found
+
+
+def paper_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], note: str) -> Table:
+    """Make a table in which a line is drawn wherever the first column changes."""
+    words = ("method", "against", "score", "regime")
+    return Table(columns, rows, title, note, words, _SPARE, parted=True)
+
+
+def tests_table(found: Sequence[Mapping[str, Any]], name: str, column: str) -> list[Table]:
+    """Make a table of the tests, if there are any; `column`: what the settings are called."""
+    if not found:
+        return []
+    seeds, tested = {test["n"] for test in found}, Counter[str]()
+    for test in found:
+        tested[test["score"]] += test["p_t"] is not None
+    n = max(seeds)
+    return [
+        paper_table(
+            f"{METHOD} against each other method, {name}",
+            ("score", column, "against", "points", "d_z", "p (t)", "p (Wilcoxon)", "p (t, Holm)"),
+            [_cells(test) for test in found],
+            f"Paired over {_either(seeds)} seeds, two-sided; points: mean difference ± standard deviation; "
+            f"d_z: effect size; Holm: corrected for the {_either(tested.values())} tests of a score. "
+            f"Wilcoxon's p cannot be below {shown(2 ** (1 - n))} with {n} seeds.",
+        )
+    ]
+
+
+def _either(counts: Iterable[int]) -> str:
+    """Name the number that they all are, or all of them."""
+    return " or ".join(map(str, sorted(set(counts))))
+
+
+def _cells(test: Mapping[str, Any]) -> list[Cell]:
+    where = next(str(value) for key, value in test.items() if key not in ("score", "against"))
+    points = f"{100 * test['difference']:+.2f} ± {100 * test['std']:.2f}"
+    effect = ABSENT if test["effect"] is None else f"{test['effect']:+.2f}"
+    sure = test["p_holm"] is not None and test["p_holm"] < 0.05
+    texts = (test["score"], where, test["against"], points, effect, shown(test["p_t"]))
+    return [*map(Cell, texts), Cell(shown(test["p_wilcoxon"])), Cell(shown(test["p_holm"]), sure)]
+
+
+def shown(p: float | None) -> str:
+    """Write a p value with three digits, or that it is less."""
+    return ABSENT if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"

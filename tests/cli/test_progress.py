@@ -1,0 +1,50 @@
+"""The live table of a swarm fits a terminal of 80 columns, and says what is wrong with whom."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from coterie.cli.progress.swarm import progress
+from coterie.swarm.process import PeerProcess
+from tests.engine.small import experiment
+
+STATUS: dict[str, Any] = {
+    "address": "127.0.0.1:32001",
+    "t": 500,
+    "state": "finished",
+    "evaluated": {"personal": 0.86},
+    "exchanges": 2400,
+    "members": [{"id": f"p{i}", "state": "alive", "weight": 0.1} for i in (10, 11, 12)],
+    "refusals": {"stale": 3},
+}
+WRONG = [None, "p1 was killed by signal 9 at iteration 120", "p2 stands still at iteration 88"]
+
+
+def shown(terminal: bool, *looks: list[dict[str, Any] | None]) -> str:
+    console = Console(file=StringIO(), width=80, force_terminal=terminal)
+    peers = [PeerProcess(f"p{i}", Path(f"p{i}.toml")) for i in range(3)]
+    with progress(console, experiment(train__iterations=500), "KD-PDFL") as view:
+        for look in looks:
+            view.peers(peers, look, WRONG)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_a_table_in_a_terminal() -> None:
+    text = shown(True, [STATUS, None, None])
+    for words in ("peer", "process", "32001", "500 ✓", "p10 p11 p12", "refused", *filter(None, WRONG)):
+        assert words in text
+    assert "…" not in text
+
+
+def test_lines_elsewhere_do_not_wait_for_those_who_are_gone() -> None:
+    text = shown(False, [{**STATUS, "t": 250}, None, None], [STATUS, None, STATUS | {"t": 88}])
+    assert text.splitlines()[1:] == [
+        *filter(None, WRONG),
+        "250/500  2400 exchanges  accuracy 86.0%",
+        "500/500  2400 exchanges  accuracy 86.0%",
+    ]
