@@ -20,9 +20,24 @@ def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
         depth = (len(line) - len(line.lstrip(" │├└─")) - 4) // 4
         above = [*above[:depth], name]
         drawn[name] = above[-2] if depth else "Exception"
-    built = {name: getattr(errors, name).__mro__[1].__name__ for name in errors.__all__}
+    classes = [name for name in errors.__all__ if name != "out_of_memory"]
+    built = {name: getattr(errors, name).__mro__[1].__name__ for name in classes}
     assert drawn == built
-    assert all(issubclass(getattr(errors, name), CoterieError) for name in errors.__all__)
+    assert all(issubclass(getattr(errors, name), CoterieError) for name in classes)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUDA out of memory"), True),
+        (RuntimeError("shapes differ"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_out_of_memory_by_class_or_in_words(error: Exception, is_memory: bool) -> None:
+    assert errors.out_of_memory(error) is is_memory
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ from coterie.plugins.algorithms.fedavg import FedAvg
 @dataclass(frozen=True)
 class Searched(FedAvg):
     proposes: str = ""
-    def search(self) -> Any:
+    def search_space(self) -> Any:
         if self.proposes == "raises":
             return {}["space"]
         return {

@@ -247,8 +247,8 @@ class Node:
         known = [contact.id for contact in reachable if contact.id in slots]
         if not known:
             return reachable
-        async with self._speaking:
-            ask = partial(self._speaker.ask, now.state, now.t, [slots[peer] for peer in known])
+        async with self._offering:
+            ask = partial(self._offer_client.ask, now.state, now.t, [slots[peer] for peer in known])
             wanted = dict(zip(known, await run_off_loop(self.schema.bytes, ask), strict=True))
         return [contact for contact in reachable if wanted.get(contact.id, True)]
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coterie.core.errors import ConfigError
-from coterie.core.labels import UnknownNameError, check_labels_unique
+from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.labels import check_labels_unique
 from coterie.engine.layout import parts_stacks
 from coterie.experiment import Experiment
 from coterie.studies.sweep.folder import Job
