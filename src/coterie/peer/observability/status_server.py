@@ -5,7 +5,7 @@
     /status    everything `coterie peer status` shows, as JSON
 
 Numbers and names of members, never models, keys or data. Why the server is written out:
-docs/decisions/status-page.md.
+docs/decisions/018-status-page.md.
 """
 
 from __future__ import annotations
