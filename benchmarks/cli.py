@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.options import Json
-from coterie.cli.starting import starting
+from coterie.cli.common import Json, starting
 
 if TYPE_CHECKING:
     from benchmarks.simulator.timing import Clients

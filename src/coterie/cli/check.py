@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coterie.cli.options import Data, Json, Sets
-from coterie.cli.settings import overrides
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, Json, Sets, overrides, starting
 
 __all__ = ["check"]
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coterie.cli.options import Json
-from coterie.cli.starting import starting
+from coterie.cli.common import Json, starting
 
 __all__ = ["ls"]
 

@@ -18,7 +18,7 @@ def plot(
 
     Example:  coterie plot runs/quickstart --out pictures
     """
-    from coterie.cli.folders import found
+    from coterie.cli.common import found
     from coterie.runs import Run
 
     for picture in Run(found(run)).plot(out):

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, starting
 
 __all__ = ["replay"]
 

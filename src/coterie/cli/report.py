@@ -25,7 +25,7 @@ def report(
 
       coterie report quickstart label-skew --no-figures
     """
-    from coterie.cli.folders import found
+    from coterie.cli.common import found
     from coterie.core.errors import ConfigError
     from coterie.dashboard.export import report as page
     from coterie.runs import Run

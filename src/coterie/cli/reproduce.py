@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data, Device, Json
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, Device, Json, starting
 
 __all__ = ["reproduce"]
 
@@ -62,13 +61,13 @@ def reproduce(
 
       coterie reproduce table1 --resume     (after Ctrl-C, a crash or a power cut)
     """
-    from coterie.cli.stopped import leave
+    from coterie.cli.common import leave
     from coterie.runs import tables
     from coterie.storage.files import encode
 
     with starting(f"reading {target}"):
         from coterie.api import Stopped
-        from coterie.cli.progress import progress
+        from coterie.cli.progress.run import progress
         from coterie.studies.reproduce import reproduction
 
     console = tables.console(stderr=as_json)

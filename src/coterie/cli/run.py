@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data, Device, Json, Seeds, Sets
-from coterie.cli.settings import overrides
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, Device, Json, Seeds, Sets, overrides, starting
 
 __all__ = ["run"]
 
@@ -45,7 +43,7 @@ def run(
 
       coterie run --resume --out runs/big     (after Ctrl-C, a crash or a power cut)
     """
-    from coterie.cli.stopped import leave
+    from coterie.cli.common import leave
     from coterie.core.errors import ConfigError
     from coterie.runs import Run, tables
     from coterie.runs.results import table
@@ -62,7 +60,7 @@ def run(
     with starting(f"reading {experiment}"):
         from coterie.api import Stopped
         from coterie.api import run as simulate
-        from coterie.cli.progress import progress
+        from coterie.cli.progress.run import progress
         from coterie.experiment import Experiment
 
         chosen = Experiment.load(experiment, changes)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Json
+from coterie.cli.common import Json
 
 __all__ = ["show"]
 
@@ -29,7 +29,7 @@ def show(
 
       coterie show quickstart --json | jq '.methods["KD-PDFL"].personal.mean'
     """
-    from coterie.cli.folders import found
+    from coterie.cli.common import found
     from coterie.core.errors import ConfigError
     from coterie.runs import Run, results, tables
     from coterie.studies.sweep.folder import Sweep

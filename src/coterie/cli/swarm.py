@@ -10,9 +10,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data, Sets
-from coterie.cli.settings import overrides
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, Sets, overrides, starting
 
 __all__ = ["swarm"]
 
@@ -63,7 +61,7 @@ def swarm(
     changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "grid": {}, "name": "swarm"}
     changes |= overrides(sets or [])
     with starting(f"reading {preset}"):
-        from coterie.cli.swarm_progress import progress
+        from coterie.cli.progress.swarm import progress
         from coterie.experiment import Experiment
         from coterie.swarm import swarm as fly
 

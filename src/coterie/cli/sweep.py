@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Device, Json, Seeds, Sets
-from coterie.cli.settings import overrides
-from coterie.cli.starting import starting
+from coterie.cli.common import Device, Json, Seeds, Sets, overrides, starting
 
 __all__ = ["sweep"]
 
@@ -65,7 +63,7 @@ def sweep(
     """
     from rich.markup import escape
 
-    from coterie.cli.stopped import leave
+    from coterie.cli.common import leave
     from coterie.core.errors import ConfigError
     from coterie.runs import tables
     from coterie.runs.results import table
@@ -79,7 +77,7 @@ def sweep(
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
     with starting(f"reading {grid}"):
-        from coterie.cli.sweep_progress import progress
+        from coterie.cli.progress.sweep import progress
         from coterie.studies.sweep import runner
         from coterie.studies.sweep.grid import read
 

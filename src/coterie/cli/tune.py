@@ -8,9 +8,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Data, Device, Json, Sets
-from coterie.cli.settings import overrides
-from coterie.cli.starting import starting
+from coterie.cli.common import Data, Device, Json, Sets, overrides, starting
 
 __all__ = ["tune"]
 
@@ -52,7 +50,7 @@ def tune(
 
     changes = overrides(sets or []) | ({"device": device} if device is not None else {})
     with starting(f"reading {experiment}"):
-        from coterie.cli.progress import progress
+        from coterie.cli.progress.run import progress
         from coterie.experiment import Experiment
         from coterie.studies.tuning import report
         from coterie.studies.tuning import tune as search

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from coterie.cli.swarm_progress import progress
+from coterie.cli.progress.swarm import progress
 from coterie.swarm.process import PeerProcess
 from tests.engine.small import experiment
 

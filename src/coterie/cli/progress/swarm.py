@@ -1,4 +1,4 @@
-"""How a swarm is getting on: a live table in a terminal, plain lines elsewhere."""
+"""Progress of a swarm: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli.peer_table import percent
+from coterie.cli.progress import Lines
 from coterie.experiment import Experiment
 from coterie.swarm.monitor import Progress
 from coterie.swarm.process import PeerProcess
@@ -24,7 +25,7 @@ Status = dict[str, Any]
 
 @contextmanager
 def progress(console: Console, experiment: Experiment, label: str) -> Iterator[Progress]:
-    """The view that suits the console, for as long as the swarm lives."""
+    """Show what suits the console, for as long as the swarm lives."""
     console.print(
         f"[bold]swarm[/bold]: {experiment.data.clients} peers, {label}, "
         f"{experiment.train.iterations} iterations each, mutual TLS on loopback",
@@ -53,36 +54,30 @@ class _Table:
         self.live.update(drawn, refresh=True)
 
 
-class _Lines:
-    """One line for each stage, and for about every tenth of the way."""
+class _Lines(Lines):
+    """Lines with what is wrong, exchanges and accuracy."""
 
     def __init__(self, console: Console, iterations: int) -> None:
-        self.console, self.iterations, self.tenth = console, iterations, 0
+        super().__init__(console)
+        self.iterations = iterations
         self.wrong: set[str] = set()
-
-    def stage(self, text: str) -> None:
-        self._say(f"{text} ...")
 
     def peers(
         self, processes: Sequence[PeerProcess], status: Sequence[Status | None], wrong: Sequence[str | None]
     ) -> None:
         for text in sorted(set(filter(None, wrong)) - self.wrong):
             self.wrong.add(text)
-            self._say(text)
+            self.say(text)
         sound = [s for s, text in zip(status, wrong, strict=True) if not text]
         there = [s for s in sound if s is not None]
         if not there:
             return
         slowest = min(s["t"] for s in there) if len(there) == len(sound) else 0
-        if slowest * 10 // self.iterations > self.tenth:
-            self.tenth = slowest * 10 // self.iterations
+        if self.passed_tenth(slowest, self.iterations):
             scores = [s["evaluated"]["personal"] for s in there if s["evaluated"].get("personal") is not None]
             mean = percent(sum(scores) / len(scores) if scores else None)
             exchanges = sum(s["exchanges"] for s in there)
-            self._say(f"{slowest}/{self.iterations}  {exchanges} exchanges  accuracy {mean}")
-
-    def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self.say(f"{slowest}/{self.iterations}  {exchanges} exchanges  accuracy {mean}")
 
 
 def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> Table:

@@ -1,4 +1,4 @@
-"""How a sweep is getting on: a bar for each job that runs in a terminal, plain lines elsewhere."""
+"""Progress of a sweep: a bar for each job that runs in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from coterie.cli.progress import Lines, rate
 from coterie.studies.sweep.runner import View
 from coterie.studies.sweep.worker import Event
 
@@ -67,35 +68,28 @@ class _Bars(View):
 
     def _update_whole(self) -> None:
         parts = sum(task.percentage / 100 for task in self.progress.tasks if task.id in self.jobs.values())
-        rate = self.steps / (time.monotonic() - self.began) if self.steps else 0.0
-        note = f"{rate:,.0f} client-steps/s" if rate else ""
+        note = rate(self.steps, time.monotonic() - self.began) if self.steps else ""
         self.progress.update(self.whole, completed=self.done + parts, note=note)
 
 
-class _Lines(View):
+class _Lines(Lines, View):
     """One line at the beginning and one at the end of each job."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
+        super().__init__(console)
         self.running: set[str] = set()
         self.counted = ""
 
     def count(self, done: int, total: int) -> None:
         if (text := f"{done} of {total} jobs done") != self.counted:
             self.counted = text
-            self._say(text)
+            self.say(text)
 
     def show(self, event: Event) -> None:
         if event.job not in self.running:
             self.running.add(event.job)
-            self._say(f"job {event.job} on {event.where} ...")
+            self.say(f"job {event.job} on {event.where} ...")
 
     def ended(self, job: str, state: str) -> None:
         self.running.discard(job)
-        self._say(f"job {job}: {state}")
-
-    def notice(self, text: str) -> None:
-        self._say(f"note: {text}")
-
-    def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.say(f"job {job}: {state}")

@@ -1,4 +1,4 @@
-"""How a run is getting on: a live bar in a terminal, plain lines elsewhere."""
+"""Progress of a run: a live bar in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from coterie.cli.progress import Lines, rate
 from coterie.engine import recorder
 from coterie.experiment import Experiment
 
@@ -28,10 +29,9 @@ __all__ = ["progress"]
 
 @contextmanager
 def progress(console: Console, experiment: Experiment) -> Iterator[recorder.Progress]:
-    """The view that suits the console, for as long as the run lasts."""
-    worlds = sum(1 for _ in experiment.worlds())
+    """Show what suits the console, for as long as the run lasts."""
     methods, seeds = len(experiment.methods), len(experiment.seeds)
-    settings = worlds // (methods * seeds)
+    settings = len(experiment.worlds()) // (methods * seeds)
     counts = {"method": methods, "seed": seeds} | ({"setting": settings} if settings > 1 else {})
     numbers = sorted({w.experiment.data.clients for w in experiment.worlds()})
     clients = " or ".join(", ".join(map(str, numbers)).rsplit(", ", 1))
@@ -47,15 +47,6 @@ def progress(console: Console, experiment: Experiment) -> Iterator[recorder.Prog
             yield bar
     else:
         yield _Lines(console)
-
-
-def _rate(steps: int, seconds: float) -> str:
-    per_second = steps / max(seconds, 1e-9)
-    return (
-        f"{per_second / 1000:.1f}k client-steps/s"
-        if per_second >= 1000
-        else f"{per_second:.0f} client-steps/s"
-    )
 
 
 def _scores(accuracy: Mapping[str, float]) -> list[str]:
@@ -91,39 +82,29 @@ class _Bar:
         self.live.transient = False  # from here on there is something to leave behind
         now = time.monotonic()
         self.began = self.began or now
-        rate = _rate(self.steps, now - self.began) if self.steps else ""
+        shown = rate(self.steps, now - self.began) if self.steps else ""
         self.steps += client_steps
-        self.bar.update(self.task, description="learning", completed=done, total=total, rate=rate)
+        self.bar.update(self.task, description="learning", completed=done, total=total, rate=shown)
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
         self.scores.title = Text("accuracy so far", justify="left")
         self.scores.renderables = [Text(score, "cyan", overflow="fold") for score in _scores(accuracy)]
 
 
-class _Lines:
-    """One line at the start of each stage, and one for about every tenth of the way."""
+class _Lines(Lines):
+    """Lines with rate and accuracies."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
-        self.tenth, self.steps, self.began, self.scores = 0, 0, 0.0, ""
-
-    def stage(self, text: str) -> None:
-        self._say(f"{text} ...")
-
-    def notice(self, text: str) -> None:
-        self._say(f"note: {text}")
+        super().__init__(console)
+        self.steps, self.began, self.scores = 0, 0.0, ""
 
     def advance(self, done: int, total: int, client_steps: int) -> None:
         now = time.monotonic()
         self.began = self.began or now
         self.steps += client_steps
-        if done * 10 // total > self.tenth:
-            self.tenth = done * 10 // total
-            rate = _rate(self.steps, now - self.began) if now > self.began else ""
-            self._say(f"{done}/{total}  {rate}  {self.scores}")
+        if self.passed_tenth(done, total):
+            speed = rate(self.steps, now - self.began) if now > self.began else ""
+            self.say(f"{done}/{total}  {speed}  {self.scores}")
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
         self.scores = "  ".join(_scores(accuracy))
-
-    def _say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,88 @@
+"""Common parts of the verbs: options, `--set`, run folders by name, words at the start and at the end."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from coterie.core.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Data", "Device", "Json", "Seeds", "Sets", "found", "leave", "overrides", "starting"]
+
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=0.1; repeatable."),
+]
+Seeds = Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]
+Data = Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")]
+Json = Annotated[bool, typer.Option("--json", help="All numbers, for programs.")]
+
+_OPENING = ("[", "{", '"', "'")
+"""With one of these begins what is not a plain word."""
+
+
+def starting(text: str) -> AbstractContextManager[object]:
+    """Say in a terminal what is going on, for as long as the block lasts."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    return Console(stderr=True).status(f"{escape(text)} ...")
+
+
+def overrides(sets: Sequence[str]) -> dict[str, Any]:
+    """`["train.lr=0.1", "model=cnn"]` as `{"train.lr": 0.1, "model": "cnn"}`."""
+    values = {}
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not (equals and key.strip()):
+            raise ConfigError(f"--set {text!r}: expected KEY=VALUE, such as train.lr=0.1")
+        values[key.strip()] = _value(text, value.strip())
+    return values
+
+
+def _value(text: str, value: str) -> Any:
+    try:
+        found = tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError as error:
+        if not value.startswith(_OPENING):
+            return value
+        reason = str(error).partition(" (at ")[0]  # where it is counts from the beginning of another text
+        raise ConfigError(
+            f"--set {text!r}: the value is not valid TOML: {reason}; text within brackets needs quotes"
+        ) from None
+    if found.keys() != {"value"}:
+        raise ConfigError(f"--set {text!r}: expected one value; give each key a --set of its own")
+    return found["value"]
+
+
+def found(run: Path) -> Path:
+    """The folder itself if there is one, else the one of that name under `runs/` or `sweeps/`."""
+    for folder in (run, Path("runs") / run, Path("sweeps") / run):
+        if folder.exists():
+            return folder
+    elsewhere = "" if run.is_absolute() else f", nor runs/{run} or sweeps/{run}"
+    raise RunError(
+        f"{run} is not a run folder: there is no such folder{elsewhere}; coterie ls runs lists what there is"
+    )
+
+
+def leave(console: Console, stopped: BaseException, again: Sequence[str]) -> NoReturn:
+    """Say so, and exit as an interrupted command does."""
+    console.print(
+        f"{str(stopped) or 'interrupted'}.\nContinue with: {shlex.join(['coterie', *again])}",
+        style="yellow",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    raise typer.Exit(130) from None
