@@ -214,14 +214,14 @@ def _numbers(work: str, clients: str | None, default: Clients) -> dict[str, Sequ
 def _writable(out: Path | None) -> None:
     """Refuse a place that cannot be written to before minutes are spent."""
     from coterie.core.errors import ConfigError
-    from coterie.storage.files import explained, refuse_foreign
+    from coterie.storage.files import as_run_error, refuse_foreign
 
     if out is None:
         return
     if out.suffix != ".json":
         raise ConfigError(f"--out {out}: expected a name that ends in .json, such as speed.json")
     refuse_foreign(*map(out.with_suffix, _SUFFIXES))
-    with explained(out):
+    with as_run_error(out):
         out.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -229,11 +229,11 @@ def _write(result: Mapping[str, Any], out: Path | None) -> list[Path]:
     """Write numbers, table and picture; give the files."""
     from benchmarks.simulator.pictures import picture
     from benchmarks.simulator.tables import markdown
-    from coterie.storage.files import encode, publish
+    from coterie.storage.files import publish, to_json_bytes
 
     if out is None:
         return []
-    contents = encode(result, indent=2), markdown(result).encode(), picture(result)
+    contents = to_json_bytes(result, indent=2), markdown(result).encode(), picture(result)
     named = zip(map(out.with_suffix, _SUFFIXES), contents, strict=True)
     files = {path: content for path, content in named if content is not None}
     publish(files)

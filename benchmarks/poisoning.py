@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import markdown_table
 from coterie.runs import Run
+from coterie.runs.metrics import WorldMetrics, by_name
 from coterie.runs.plots.style import STYLE, method_colours
-from coterie.runs.tracks import Track, by_name
 
-Cells = dict[tuple[str, str], list[Track]]
+Cells = dict[tuple[str, str], list[WorldMetrics]]
 """The worlds of each attack and method, one for each seed."""
 
 
@@ -42,13 +42,13 @@ def cells(run: Run) -> Cells:
     return found
 
 
-def accuracy(worlds: list[Track]) -> tuple[float, float]:
+def accuracy(worlds: list[WorldMetrics]) -> tuple[float, float]:
     """Take mean and deviation over seeds of the honest clients' mean personal accuracy, in percent."""
     means = 100 * np.array([w.means("personal")[-1] for w in worlds])
     return float(means.mean()), float(means.std(ddof=1))
 
 
-def attention(run: Run, worlds: list[Track]) -> tuple[float, float]:
+def attention(run: Run, worlds: list[WorldMetrics]) -> tuple[float, float]:
     """Compute the attackers' share of all weight that honest clients gave, and of all replies they heard."""
     weight, heard = np.zeros(2), np.zeros(2)
     for world in worlds:
@@ -108,7 +108,7 @@ def picture(run: Run) -> Figure:
     return figure
 
 
-def _looks(run: Run) -> Iterator[tuple[list[Track], tuple[str, str]]]:
+def _looks(run: Run) -> Iterator[tuple[list[WorldMetrics], tuple[str, str]]]:
     methods = by_name(run.tracks)
     return ((methods[name], look) for name, look in method_colours(methods).items())
 

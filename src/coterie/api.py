@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from coterie.core.errors import RunError
+from coterie.core.home import data_folder
 from coterie.core.signals import stop_on_signal
 from coterie.engine.preparation import prepare
 from coterie.engine.recorder import Progress
@@ -47,11 +47,10 @@ def run(
         experiment = Experiment.load(experiment)
     default = Path("runs") / experiment.name
     path = Path(out) if out is not None else default if resume else free_name(default)
-    root = data if data is not None else os.environ.get("COTERIE_DATA")
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
     with opened as folder, stop_on_signal() as asked:
         try:
-            plan = prepare(experiment, Path(root) if root else None, progress)
+            plan = prepare(experiment, data_folder(data), progress)
         except BaseException:
             if not resume:
                 folder.discard()

@@ -191,7 +191,7 @@ def test_ls_as_json(coterie: Command, finished: Path) -> None:
     assert json.loads(coterie("ls", "runs", "--json").out) == {"runs": {}}
     shutil.copytree(finished, "runs/good")
     good = json.loads(coterie("ls", "runs", "--json").out)["runs"]["runs/good"]
-    assert (good["state"], good["t"], good["iterations"], good["way_on"]) == ("done", 20, 20, None)
+    assert (good["state"], good["t"], good["iterations"], good["continue_with"]) == ("done", 20, 20, None)
     assert json.loads(coterie("ls", "runs", "good", "--json").out)["name"] == "small"
 
 

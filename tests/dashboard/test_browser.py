@@ -15,7 +15,7 @@ from coterie.core.toml import dumps
 from coterie.dashboard.export import MOST_BYTES, report
 from coterie.runs import RunFolder
 from tests.dashboard.conftest import SMALL, Open, serving
-from tests.runs.made import CLIENTS, EXPERIMENT, METRICS, WORLDS, metrics
+from tests.runs.run_fixture import CLIENTS, EXPERIMENT, METRICS, WORLDS, metrics
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

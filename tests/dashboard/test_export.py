@@ -15,7 +15,7 @@ from coterie.dashboard import export
 from coterie.dashboard.app import STATIC
 from coterie.dashboard.export import bundle, report
 from coterie.runs.plots.paper import FORMATS, images
-from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS
+from tests.runs.run_fixture import CLIENTS, EXPERIMENT, WORLDS
 
 
 def answers(page: bytes) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from coterie.dashboard.export import report
 from coterie.runs import Run, RunFolder
 from coterie.runs.plots.looks import NAMED
 from tests.dashboard.conftest import Open, serving
-from tests.runs.made import CLIENTS, EXPERIMENT, exchange, metrics
+from tests.runs.run_fixture import CLIENTS, EXPERIMENT, exchange, metrics
 from tests.runs.test_looks import made, many
 from tests.waiting import until
 

@@ -20,11 +20,11 @@ from coterie.dashboard.sources import RunIndex, RunSource
 from coterie.dashboard.views.graph import NOT_MET, SELF, affinity, clustered, places
 from coterie.runs import RunFolder
 from coterie.runs.graph import Graph, graph, graph_auc
+from coterie.runs.jsonl_index import JsonlIndex
+from coterie.runs.metrics import by_name
 from coterie.runs.results import columns
-from coterie.runs.rows import Rows
 from coterie.runs.summary import curve
-from coterie.runs.tracks import by_name
-from tests.runs.made import CLIENTS, EXCHANGES, EXPERIMENT, METRICS, WORLDS, make
+from tests.runs.run_fixture import CLIENTS, EXCHANGES, EXPERIMENT, METRICS, WORLDS, make
 
 WORLD = {"method": "KD-PDFL", "seed": "1"}
 
@@ -139,7 +139,7 @@ def test_large_files_are_answered_from_a_part_of_them(small: Run, monkeypatch: p
     monkeypatch.setattr("coterie.dashboard.open_run.OpenRun.tracks.__defaults__", (0.0,))
     monkeypatch.setattr("coterie.dashboard.open_run.OpenRun.history.__defaults__", (0.0,))
     read: list[int] = []
-    monkeypatch.setattr(Rows, "_parsed", _counting(Rows._parsed, read))
+    monkeypatch.setattr(JsonlIndex, "_parsed", _counting(JsonlIndex._parsed, read))
     source = RunSource(small.path)
     assert source.answer("curves", {})["complete"] < 0.5
     assert len(read) < 12
@@ -148,7 +148,7 @@ def test_large_files_are_answered_from_a_part_of_them(small: Run, monkeypatch: p
 
 
 def _counting(parsed: Any, read: list[int]) -> Any:
-    def count(self: Rows, line: bytes, number: int) -> Any:
+    def count(self: JsonlIndex, line: bytes, number: int) -> Any:
         read.append(number)
         return parsed(self, line, number)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coterie.runs import Run
-from tests.runs.made import make
+from tests.runs.run_fixture import make
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import RunError
 from coterie.runs.graph import Graph, auc, graph, graph_auc
-from coterie.runs.tracks import Weighed
+from coterie.runs.metrics import WeightUpdate
 
 numbers = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=8)
 
@@ -36,8 +36,8 @@ def test_auc_is_the_share_of_pairs_in_order(inside: list[float], outside: list[f
 
 
 def test_the_graph_starts_at_one_over_m_and_keeps_the_newest() -> None:
-    first = Weighed(0, 0, np.array([1, 2]), np.array([0.7, 0.1]))
-    second = Weighed(4, 0, np.array([2]), np.array([0.6]))
+    first = WeightUpdate(0, 0, np.array([1, 2]), np.array([0.7, 0.1]))
+    second = WeightUpdate(4, 0, np.array([2]), np.array([0.6]))
     found = graph([first, second], 3)
     third = 1 / 3
     assert found.weight.tolist() == [[0, 0.7, 0.6], [third, 0, third], [third, third, 0]]
@@ -46,10 +46,10 @@ def test_the_graph_starts_at_one_over_m_and_keeps_the_newest() -> None:
 
 
 def test_a_client_that_knows_no_weight_changes_nothing() -> None:
-    nothing = Weighed(0, 0, np.zeros(0, dtype=np.int64), np.zeros(0))
+    nothing = WeightUpdate(0, 0, np.zeros(0, dtype=np.int64), np.zeros(0))
     assert graph([nothing], 2).weight.tolist() == graph([], 2).weight.tolist() == [[0, 0.5], [0.5, 0]]
     with pytest.raises(RunError, match="more clients than the 2 there are"):
-        graph([nothing, Weighed(0, 2, np.array([0]), np.array([0.5]))], 2)
+        graph([nothing, WeightUpdate(0, 2, np.array([0]), np.array([0.5]))], 2)
 
 
 def test_only_pairs_that_met_count() -> None:

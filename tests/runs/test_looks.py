@@ -9,12 +9,12 @@ import pytest
 
 from coterie.dashboard.app import STATIC
 from coterie.runs import Run, RunFolder
+from coterie.runs.metrics import by_name
 from coterie.runs.plots.looks import HUES, NAMED, hue, looks
 from coterie.runs.plots.paper import figures
 from coterie.runs.plots.pictures import Pictures
 from coterie.runs.plots.style import METHODS, OTHERS, method_colours, shortened
-from coterie.runs.tracks import by_name
-from tests.runs.made import CLIENTS, EXPERIMENT, exchange, metrics
+from tests.runs.run_fixture import CLIENTS, EXPERIMENT, exchange, metrics
 
 
 def made(path: Path, labels: list[str], accuracy: dict[str, float] | None = None) -> Run:

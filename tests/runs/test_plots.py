@@ -9,12 +9,12 @@ from matplotlib.image import imread
 
 from coterie.core.errors import RunError
 from coterie.runs import Run, RunFolder
+from coterie.runs.metrics import by_name
 from coterie.runs.plots.gain import gains
 from coterie.runs.plots.paper import figures
 from coterie.runs.plots.pictures import Pictures
 from coterie.runs.plots.style import label_colours, method_colours
-from coterie.runs.tracks import by_name
-from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS, metrics
+from tests.runs.run_fixture import CLIENTS, EXPERIMENT, WORLDS, metrics
 
 
 def test_every_picture_is_drawn(run: Run) -> None:

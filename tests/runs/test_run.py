@@ -9,7 +9,7 @@ import pytest
 
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs import Run, RunFolder
-from tests.runs.made import CLIENTS, EXPERIMENT, WORLDS, metrics
+from tests.runs.run_fixture import CLIENTS, EXPERIMENT, WORLDS, metrics
 
 
 def test_what_was_written_is_read(run: Run) -> None:

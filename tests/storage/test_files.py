@@ -12,7 +12,16 @@ import pytest
 import torch
 
 from coterie.core.errors import RunError
-from coterie.storage.files import MARK, append, encode, file_names, publish, read_json, read_rows, replace
+from coterie.storage.files import (
+    MARK,
+    append,
+    file_names,
+    publish,
+    read_json,
+    read_rows,
+    replace_file,
+    to_json_bytes,
+)
 from tests.disk import full_after
 
 
@@ -25,12 +34,12 @@ from tests.disk import full_after
     ],
 )
 def test_json_holds_arrays_and_never_nan(value: object, text: bytes) -> None:
-    assert encode(value) == text
+    assert to_json_bytes(value) == text
 
 
 def test_what_json_cannot_say_is_an_error() -> None:
     with pytest.raises(TypeError, match="Path"):
-        encode({"a": Path("x")})
+        to_json_bytes({"a": Path("x")})
 
 
 OWN = f"<!-- {MARK} -->".encode()
@@ -67,14 +76,14 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
 
 def test_replacing_on_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "status.json"
-    replace(file, b"old")
+    replace_file(file, b"old")
 
     def full(_file: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError, match=r"status\.json: No space left on device; free some space.*--resume"):
-        replace(file, b"new")
+        replace_file(file, b"new")
     assert file.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["status.json"]
 
@@ -90,7 +99,7 @@ def test_appending_is_all_or_nothing(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="Not a directory; choose another folder with --out"):
-        replace(tmp_path / "file" / "x.json", b"")
+        replace_file(tmp_path / "file" / "x.json", b"")
 
 
 def test_no_two_files_have_one_name() -> None:

@@ -100,7 +100,7 @@ def _status(folder: Path) -> dict[str, Any]:
             done = [job.state == "done" for job in Sweep(folder).jobs]
             return {"jobs": {"done": sum(done), "all": len(done)}}
         run = Run(folder)
-        return {**run.status, "way_on": run.way_on}
+        return {**run.status, "continue_with": run.continue_with}
     except (RunError, KeyError, TypeError) as error:
         return {"damaged": str(error)}
 
@@ -111,7 +111,7 @@ def _progress(status: Mapping[str, Any]) -> str:
     if "jobs" in status:
         return f"a sweep, {status['jobs']['done']} of {status['jobs']['all']} jobs done"
     said = f"{status['state']}, iteration {status['t']} of {status['iterations']}"
-    return f"{said}; continue with: {status['way_on']}" if status["way_on"] else said
+    return f"{said}; continue with: {status['continue_with']}" if status["continue_with"] else said
 
 
 def _plugin(kind: str, name: str) -> Any:

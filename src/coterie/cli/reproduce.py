@@ -63,7 +63,7 @@ def reproduce(
     """
     from coterie.cli.common import leave
     from coterie.runs import tables
-    from coterie.storage.files import encode
+    from coterie.storage.files import to_json_bytes
 
     with starting(f"reading {target}"):
         from coterie.api import Stopped
@@ -88,7 +88,7 @@ def reproduce(
     except (Stopped, KeyboardInterrupt) as stopped:
         leave(console, stopped, [*(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
     if as_json:
-        typer.echo(encode(report.values, indent=2), nl=False)
+        typer.echo(to_json_bytes(report.values, indent=2), nl=False)
         return
     for header in report.headers:
         console.print(header, highlight=False, markup=False, soft_wrap=True)

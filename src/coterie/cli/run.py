@@ -47,7 +47,7 @@ def run(
     from coterie.core.errors import ConfigError
     from coterie.runs import Run, tables
     from coterie.runs.results import table
-    from coterie.storage.files import encode
+    from coterie.storage.files import to_json_bytes
 
     if experiment is None:
         if not (resume and out):
@@ -79,7 +79,7 @@ def run(
     except Stopped as stopped:
         leave(console, stopped, ["run", "--resume", "--out", str(stopped.path)])
     if as_json:
-        typer.echo(encode(result.summary(), indent=2), nl=False)
+        typer.echo(to_json_bytes(result.summary(), indent=2), nl=False)
     else:
         console.print(table(result.summary()))
     typer.echo(f"results   {result.path}", err=as_json)

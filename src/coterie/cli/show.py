@@ -45,5 +45,5 @@ def show(
         typer.echo(results.markdown(summary))
     else:
         tables.console().print(results.table(summary))
-        if isinstance(one, Run) and one.way_on:
-            typer.echo(f"continue with: {one.way_on}")
+        if isinstance(one, Run) and one.continue_with:
+            typer.echo(f"continue with: {one.continue_with}")

@@ -67,7 +67,7 @@ def sweep(
     from coterie.core.errors import ConfigError
     from coterie.runs import tables
     from coterie.runs.results import table
-    from coterie.storage.files import encode
+    from coterie.storage.files import to_json_bytes
     from coterie.studies.sweep.folder import Sweep
 
     if grid is None:
@@ -104,7 +104,7 @@ def sweep(
         leave(console, stopped, ["sweep", "--resume", "--out", str(stopped.path), *where])
     summary = found.summary()
     if as_json:
-        typer.echo(encode(summary, indent=2), nl=False)
+        typer.echo(to_json_bytes(summary, indent=2), nl=False)
     else:
         console.print(table(summary))
     for file in ("manifest.json", "table.csv", "table.json", "table.md"):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-__all__ = ["at_home", "beside", "home"]
+__all__ = ["at_home", "beside", "data_folder", "home"]
 
 _home: ContextVar[Path | None] = ContextVar("home", default=None)
 
@@ -35,3 +35,9 @@ def beside(path: Path) -> Path | None:
     """The full path of something in that folder, if it is there."""
     folder = _home.get()
     return folder / path if folder is not None and os.path.exists(folder / path) else None
+
+
+def data_folder(given: str | Path | None) -> Path | None:
+    """Find where data sets lie: as given, or in $COTERIE_DATA; None if neither says."""
+    folder = given if given is not None else os.environ.get("COTERIE_DATA")
+    return Path(folder) if folder else None

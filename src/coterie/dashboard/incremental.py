@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.runs.history import History
-from coterie.runs.rows import Rows
-from coterie.runs.tracks import SCORES
-from coterie.storage.files import explained
+from coterie.runs.exchanges import ExchangeHistory
+from coterie.runs.jsonl_index import JsonlIndex
+from coterie.runs.metrics import SCORES
+from coterie.storage.files import as_run_error
 
 __all__ = ["Evaluations", "Exchanges", "bisection_order", "deadline"]
 
 _AT_ONCE = 500
-"""Rows between two looks at the clock."""
+"""JsonlIndex between two looks at the clock."""
 _LARGE = 1 << 23
 """Bytes of exchanges that are read in a moment."""
 _END = 1 << 25
@@ -49,7 +49,7 @@ class Evaluations:
     """metrics.jsonl by world and iteration: the last evaluations first, then ever more between."""
 
     def __init__(self, folder: Path) -> None:
-        self.index = Rows(folder / "metrics.jsonl")
+        self.index = JsonlIndex(folder / "metrics.jsonl")
         self.rows: dict[int, dict[int, dict[str, Any]]] = {}
         self._known: set[int] = set()
         self.share = 1.0
@@ -90,14 +90,14 @@ class Exchanges:
     """exchanges.jsonl as a history of each world; of a large file, at first what was written last."""
 
     def __init__(self, folder: Path) -> None:
-        self.index = Rows(folder / "exchanges.jsonl")
+        self.index = JsonlIndex(folder / "exchanges.jsonl")
         self._forget()
 
     def _forget(self) -> None:
-        self._histories: dict[int, History] = {}
+        self._histories: dict[int, ExchangeHistory] = {}
         self._whole: set[int] = set()
-        self._latest: dict[int, tuple[int, History]] = {}
-        self._end: Rows | None = None
+        self._latest: dict[int, tuple[int, ExchangeHistory]] = {}
+        self._end: JsonlIndex | None = None
 
     @property
     def large(self) -> bool:
@@ -111,13 +111,13 @@ class Exchanges:
             self._forget()
         return self.index.worlds
 
-    def read(self, world: int, clients: int, enough: Callable[[], bool]) -> tuple[History, float]:
+    def read(self, world: int, clients: int, enough: Callable[[], bool]) -> tuple[ExchangeHistory, float]:
         """Read on until `enough` says so: the history so far, and which share of the whole that is."""
         if world not in self._histories and self.large:
-            self._histories[world] = History(clients)
+            self._histories[world] = ExchangeHistory(clients)
             return self.latest(world, clients), 0.0
         self.find(enough)
-        history = self._histories.setdefault(world, History(clients))
+        history = self._histories.setdefault(world, ExchangeHistory(clients))
         numbers = self.index.of(world)
         rows = self.index.read(numbers[len(history.moments.t) :].tolist())
         new: list[dict[str, Any]] = []
@@ -133,26 +133,26 @@ class Exchanges:
             return self.latest(world, clients), share
         return history, share
 
-    def latest(self, world: int, clients: int) -> History:
+    def latest(self, world: int, clients: int) -> ExchangeHistory:
         """Give what was written last, until there is much more."""
-        size, history = self._latest.get(world, (0, History(clients)))
+        size, history = self._latest.get(world, (0, ExchangeHistory(clients)))
         end = self._last_rows()
         if end.size > size:
-            history = History(clients)
+            history = ExchangeHistory(clients)
             # Whatever is damaged is told with the number of its line when all is read.
             with suppress(RunError):
                 history.add(list(end.read(end.of(world)[-_LATEST:].tolist())))
             self._latest[world] = end.size, history
         return history
 
-    def _last_rows(self) -> Rows:
+    def _last_rows(self) -> JsonlIndex:
         """Index the last rows of the file, again once it has grown by a tenth."""
-        with explained(self.index.path, "read"), open(self.index.path, "rb") as file:
+        with as_run_error(self.index.path, "read"), open(self.index.path, "rb") as file:
             size = file.seek(0, 2)
             if self._end is None or size > 1.1 * self._end.size:
                 file.seek(max(0, size - _END))
                 file.readline()
-                self._end = Rows(self.index.path)
+                self._end = JsonlIndex(self.index.path)
                 self._end.end = file.tell()
                 with suppress(RunError):
                     self._end.refresh()

@@ -11,8 +11,8 @@ import numpy as np
 from coterie.core.errors import RunError
 from coterie.dashboard.incremental import Evaluations, Exchanges, deadline
 from coterie.runs import Run
-from coterie.runs.history import History
-from coterie.runs.tracks import Ints, Track, assembled
+from coterie.runs.exchanges import ExchangeHistory
+from coterie.runs.metrics import Ints, WorldMetrics, build_world_metrics
 from coterie.storage.files import finite
 
 __all__ = ["PATIENCE", "OpenRun", "evenly", "number", "plain"]
@@ -30,9 +30,9 @@ class OpenRun:
         self.exchanges = Exchanges(path)
         self.cache: dict[Any, Any] = {}
         """Results of views that may be used again."""
-        self._tracks: tuple[Any, int, list[Track]] = (None, 0, [])
+        self._tracks: tuple[Any, int, list[WorldMetrics]] = (None, 0, [])
 
-    def tracks(self, patience: float = PATIENCE) -> list[Track]:
+    def tracks(self, patience: float = PATIENCE) -> list[WorldMetrics]:
         """Assemble the evaluations of each world that can be read in `patience` seconds."""
         if not (self.run.path / "worlds.json").exists():
             return []
@@ -40,11 +40,11 @@ class OpenRun:
         run, rows = self.run, self.evaluations.rows
         known = sum(map(len, rows.values()))
         if rows is not self._tracks[0] or known != self._tracks[1]:
-            found = assembled(run.path, run.config, run.worlds, run.clients, rows)
+            found = build_world_metrics(run.path, run.config, run.worlds, run.clients, rows)
             self._tracks = rows, known, found
         return self._tracks[2]
 
-    def world(self, query: Mapping[str, str]) -> Track:
+    def world(self, query: Mapping[str, str]) -> WorldMetrics:
         """Find the world of the method and the seed that a page asks for."""
         method, seed = query.get("method", ""), query.get("seed", "")
         for track in self.tracks(patience=0):
@@ -52,7 +52,7 @@ class OpenRun:
                 return track
         raise RunError(f"{self.run.path} has no evaluation of {method!r} with seed {seed!r} yet")
 
-    def history(self, world: Track, patience: float = PATIENCE) -> tuple[History, float]:
+    def history(self, world: WorldMetrics, patience: float = PATIENCE) -> tuple[ExchangeHistory, float]:
         """Read on what the clients of a world heard: the history so far, and its share of the whole."""
         return self.exchanges.read(world.world, len(world.group), deadline(patience))
 
@@ -61,7 +61,7 @@ class OpenRun:
         """Tell whether the exchanges are more than can be read in a moment."""
         return self.exchanges.large
 
-    def latest(self, world: Track) -> History:
+    def latest(self, world: WorldMetrics) -> ExchangeHistory:
         """Read only what the clients of a world heard last."""
         return self.exchanges.latest(world.world, len(world.group))
 

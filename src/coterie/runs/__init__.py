@@ -24,7 +24,7 @@ cut off (`RunFolder.rewind`) and written again. All other files are replaced who
 
 from __future__ import annotations
 
-from coterie.runs.folder import RunFolder, free_name
 from coterie.runs.run import Run
+from coterie.runs.writer import RunFolder, free_name
 
 __all__ = ["Run", "RunFolder", "free_name"]

@@ -1,4 +1,4 @@
-r"""Who listens to whom: W rebuilt from what was reported, and how well it finds the true groups.
+r"""Who listens to whom: W rebuild_graph from what was reported, and how well it finds the true groups.
 
 $\mathrm{AUC} = P(w_{ij} > w_{kl}) + \tfrac12 P(w_{ij} = w_{kl})$ for a random pair (i, j) of one group and a
 random pair (k, l) of two groups, among the pairs that met.
@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.tracks import Floats, Ints, Weighed
+from coterie.runs.metrics import Floats, Ints, WeightUpdate
 
-__all__ = ["Graph", "auc", "graph", "graph_auc", "rebuilt"]
+__all__ = ["Graph", "auc", "graph", "graph_auc", "rebuild_graph"]
 
 
 class Graph(NamedTuple):
@@ -33,7 +33,7 @@ class Graph(NamedTuple):
     """`[M, M]` whether i ever heard j."""
 
 
-def graph(weighed: Sequence[Weighed], clients: int, t: int | None = None) -> Graph:
+def graph(weighed: Sequence[WeightUpdate], clients: int, t: int | None = None) -> Graph:
     """By the weights that were reported, up to t."""
     known = [one for one in weighed if t is None or one.t <= t]
     nobody = np.zeros(0, dtype=np.int64)
@@ -41,10 +41,12 @@ def graph(weighed: Sequence[Weighed], clients: int, t: int | None = None) -> Gra
     speaker = np.concatenate([nobody, *(one.neighbours for one in known)])
     if max(listener.max(initial=0), speaker.max(initial=0)) >= clients:
         raise RunError(f"exchanges.jsonl is damaged: it names more clients than the {clients} there are")
-    return rebuilt(clients, listener, speaker, np.concatenate([np.zeros(0), *(one.weight for one in known)]))
+    return rebuild_graph(
+        clients, listener, speaker, np.concatenate([np.zeros(0), *(one.weight for one in known)])
+    )
 
 
-def rebuilt(clients: int, listener: Ints, speaker: Ints, weights: Floats) -> Graph:
+def rebuild_graph(clients: int, listener: Ints, speaker: Ints, weights: Floats) -> Graph:
     """From w_ij = 1/M on, every reported weight takes the place of the one before."""
     weight = np.full((clients, clients), 1 / clients)
     np.fill_diagonal(weight, 0)

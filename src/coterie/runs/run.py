@@ -13,10 +13,18 @@ import numpy as np
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs.environment import FORMAT
 from coterie.runs.graph import graph
+from coterie.runs.metrics import (
+    SCORES,
+    Floats,
+    WeightUpdate,
+    WorldMetrics,
+    by_name,
+    read_weight_updates,
+    read_world_metrics,
+)
 from coterie.runs.summary import row, summarize
-from coterie.runs.tracks import SCORES, Floats, Track, Weighed, by_name, read_tracks, read_weighed
 from coterie.storage.files import open_folder, read_json, read_toml
-from coterie.storage.lock import let_go
+from coterie.storage.lock import is_released
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -65,7 +73,7 @@ class Run:
     def status(self) -> dict[str, Any]:
         """How far the run is, at this moment; interrupted: its process ended without a word."""
         values = self._written()
-        if values["state"] == "running" and let_go(self.path):
+        if values["state"] == "running" and is_released(self.path):
             values = self._written()  # again: it may have come to its end just now
             if values["state"] == "running":
                 values["state"] = "interrupted"
@@ -86,12 +94,12 @@ class Run:
         return values
 
     @property
-    def way_on(self) -> str | None:
+    def continue_with(self) -> str | None:
         """The command that continues it, if it has ended too early."""
-        return self.resuming if self.status["state"] in ("stopped", "failed", "interrupted") else None
+        return self.resume_command if self.status["state"] in ("stopped", "failed", "interrupted") else None
 
     @property
-    def resuming(self) -> str | None:
+    def resume_command(self) -> str | None:
         """The command that continues it; a swarm's run cannot be continued."""
         if (self.path / "peers").exists():
             return None
@@ -110,20 +118,22 @@ class Run:
         return values
 
     @cached_property
-    def tracks(self) -> list[Track]:
+    def tracks(self) -> list[WorldMetrics]:
         """How each world went."""
-        return read_tracks(self.path, self.config)
+        return read_world_metrics(self.path, self.config)
 
     @cached_property
-    def weighed(self) -> dict[int, list[Weighed]]:
+    def weighed(self) -> dict[int, list[WeightUpdate]]:
         """All weights that were reported in each world; none for methods without weights."""
-        return read_weighed(self.path)
+        return read_weight_updates(self.path)
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the result table; what each means is told in `coterie.runs.summary`."""
         return self.summarized(self.tracks, self.weighed)
 
-    def summarized(self, tracks: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
+    def summarized(
+        self, tracks: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]
+    ) -> dict[str, Any]:
         """The same from what has been read of the run so far."""
         status, named = self.status, by_name(tracks)
         return {

@@ -24,12 +24,14 @@ from typing import Any
 import numpy as np
 
 from coterie.runs.graph import auc, graph, graph_auc
-from coterie.runs.tracks import Floats, Track, Weighed, by_name
+from coterie.runs.metrics import Floats, WeightUpdate, WorldMetrics, by_name
 
 __all__ = ["curve", "row", "summarize"]
 
 
-def summarize(tracks: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
+def summarize(
+    tracks: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]
+) -> dict[str, Any]:
     """`NAME -> personal|global -> mean, ...`, and the rest for each method."""
     return {name: _method(worlds, weighed) for name, worlds in by_name(tracks).items()}
 
@@ -44,7 +46,7 @@ def row(method: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def curve(worlds: Sequence[Track], score: str) -> tuple[Floats, Floats]:
+def curve(worlds: Sequence[WorldMetrics], score: str) -> tuple[Floats, Floats]:
     """The iterations that all seeds have reached `[E]`, and each seed's mean over clients `[seeds, E]`."""
     t = worlds[0].t
     for world in worlds[1:]:
@@ -52,7 +54,7 @@ def curve(worlds: Sequence[Track], score: str) -> tuple[Floats, Floats]:
     return t.astype(np.float64), np.stack([w.means(score)[np.isin(w.t, t)] for w in worlds])
 
 
-def _method(worlds: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -> dict[str, Any]:
+def _method(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]) -> dict[str, Any]:
     aucs = [
         graph_auc(graph(weighed[w.world], len(w.group)), w.group)
         for w in worlds
@@ -69,14 +71,14 @@ def _method(worlds: Sequence[Track], weighed: Mapping[int, Sequence[Weighed]]) -
     }
 
 
-def _trust(world: Track, weighed: Sequence[Weighed]) -> float | None:
+def _trust(world: WorldMetrics, weighed: Sequence[WeightUpdate]) -> float | None:
     found = graph(weighed, len(world.group))
     lies = np.isin(np.arange(len(world.group)), world.attackers)
     met = found.met & ~lies[:, None]
     return auc(found.weight[met & ~lies], found.weight[met & lies])
 
 
-def _score(worlds: Sequence[Track], score: str) -> dict[str, float | None]:
+def _score(worlds: Sequence[WorldMetrics], score: str) -> dict[str, float | None]:
     last = [world.scores[score][-1] for world in worlds]
     sound = [values for all_ in last if len(values := all_[~np.isnan(all_)])]
     gains = [gain[~np.isnan(gain)] for w in worlds if (gain := w.gain(score)) is not None]
@@ -90,7 +92,7 @@ def _score(worlds: Sequence[Track], score: str) -> dict[str, float | None]:
     }
 
 
-def _best(worlds: Sequence[Track], score: str) -> dict[str, float | int] | None:
+def _best(worlds: Sequence[WorldMetrics], score: str) -> dict[str, float | int] | None:
     t, means = curve(worlds, score)
     mean = means.mean(axis=0)
     if np.isnan(mean).all():

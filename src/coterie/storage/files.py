@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, read with every mistake explained, and named apart."""
+"""Files that are written whole or not at all, read with every mistake as_run_error, and named apart."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ __all__ = [
     "DAMAGE",
     "MARK",
     "append",
-    "encode",
-    "explained",
+    "as_run_error",
     "file_names",
     "finite",
     "open_folder",
@@ -32,13 +31,14 @@ __all__ = [
     "read_rows",
     "read_toml",
     "refuse_foreign",
-    "replace",
+    "replace_file",
+    "to_json_bytes",
 ]
 
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 """Errors of code that meets sound JSON of another shape than it should have."""
 MARK = "written-by-coterie"
-"""Mark in every file that `publish` may replace."""
+"""Mark in every file that `publish` may replace_file."""
 
 _REMEDIES = {
     errno.ENOSPC: "free some space, then continue with --resume",
@@ -51,7 +51,7 @@ _REMEDIES = {
 
 
 @contextlib.contextmanager
-def explained(path: Path, doing: str = "write") -> Iterator[None]:
+def as_run_error(path: Path, doing: str = "write") -> Iterator[None]:
     """An OSError as a RunError that names the path and the remedy."""
     try:
         yield
@@ -61,9 +61,9 @@ def explained(path: Path, doing: str = "write") -> Iterator[None]:
         raise RunError(f"cannot {doing} {path}: {reason}" + (f"; {remedy}" if remedy else "")) from None
 
 
-def replace(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Put bytes in place of the file, whole; if that fails, the old one stays, and a RunError says why."""
-    with explained(path):
+    with as_run_error(path):
         atomic_write(path, data)
 
 
@@ -74,15 +74,15 @@ def publish(files: Mapping[Path, bytes], own: Path | None = None) -> None:
     """
     refuse_foreign(*(path for path in files if path.parent != own))
     for path, data in files.items():
-        with explained(path):
+        with as_run_error(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, data)
+        replace_file(path, data)
 
 
 def refuse_foreign(*paths: Path) -> None:
-    """Refuse to replace a file that coterie did not write; an empty one is nobody's."""
+    """Refuse to replace_file a file that coterie did not write; an empty one is nobody's."""
     for path in paths:
-        with explained(path, "read"):
+        with as_run_error(path, "read"):
             if not path.is_file() or not path.stat().st_size:
                 continue
             with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as there:
@@ -96,7 +96,7 @@ def refuse_foreign(*paths: Path) -> None:
 
 def append(path: Path, data: bytes, durable: bool) -> None:
     """Add to the end, all or nothing; `durable`: it is on the disk when this returns."""
-    with explained(path):
+    with as_run_error(path):
         size = path.stat().st_size
         try:
             with open(path, "ab") as file:
@@ -110,7 +110,7 @@ def append(path: Path, data: bytes, durable: bool) -> None:
             raise
 
 
-def encode(value: Any, indent: int | None = None) -> bytes:
+def to_json_bytes(value: Any, indent: int | None = None) -> bytes:
     """JSON with a final newline; tensors and arrays become lists, what is not finite becomes null."""
     try:
         text = json.dumps(value, allow_nan=False, default=_listed, indent=indent)
@@ -162,7 +162,7 @@ def file_names(names: Iterable[str]) -> list[str]:
 
 def read_json(path: Path) -> Any:
     """A file that must be there and be sound."""
-    with explained(path, "read"):
+    with as_run_error(path, "read"):
         data = path.read_bytes()
     try:
         return json.loads(data)
@@ -173,7 +173,7 @@ def read_json(path: Path) -> Any:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file that must be there and be sound."""
     try:
-        with explained(path, "read"):
+        with as_run_error(path, "read"):
             return tomllib.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise RunError(f"{path} is damaged: {error}") from None
@@ -196,7 +196,7 @@ def open_folder(path: Path, kind: str, mark: str, facts: str, known: int) -> dic
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a .jsonl file; a last line still being written is left out."""
-    with explained(path, "read"), open(path, "rb") as file:
+    with as_run_error(path, "read"), open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 return

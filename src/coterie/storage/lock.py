@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from coterie.core.errors import RunError
-from coterie.storage.files import explained
+from coterie.storage.files import as_run_error
 
-__all__ = ["LOCK", "let_go", "locked"]
+__all__ = ["LOCK", "is_released", "locked"]
 
 LOCK = ".lock"
 """Its file."""
@@ -20,7 +20,7 @@ LOCK = ".lock"
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[int]:
     """The lock of the folder, kept unless the block fails."""
-    with explained(path / LOCK):
+    with as_run_error(path / LOCK):
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -35,7 +35,7 @@ def locked(path: Path) -> Iterator[int]:
         raise
 
 
-def let_go(path: Path) -> bool:
+def is_released(path: Path) -> bool:
     """Whether a process has held the lock, and none does any more."""
     try:
         with open(path / LOCK, "rb") as file:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.runs.tracks import SCORES, Track
+from coterie.runs.metrics import SCORES, WorldMetrics
 
 __all__ = ["NAN", "track"]
 
@@ -23,14 +23,14 @@ def track(
     loss: Sequence[Any] | None = None,
     t: Sequence[int] = (300,),
     setting: Mapping[str, Any] | None = None,
-    twin: Track | None = None,
-) -> Track:
+    twin: WorldMetrics | None = None,
+) -> WorldMetrics:
     """A world of as many clients as `personal` has; scores are `[E, M]`, or `[M]` of the only evaluation."""
     scores = {"personal": personal, "global": uniform, "loss": uniform if loss is None else loss}
     rows = {score: np.array(values, dtype=np.float64, ndmin=2) for score, values in scores.items()}
     none = np.zeros(rows["personal"].shape[1], dtype=np.int64)
     what = ", ".join(f"{key}={value}" for key, value in (setting or {}).items())
-    return Track(
+    return WorldMetrics(
         world=0, name=f"{label} [{what}]" if what else label, label=label, seed=seed,
         setting=dict(setting or {}), alone=label == "Local", classes=("a",), group=none, train=none,
         labels=none[:, None], t=np.array(t), bytes=np.zeros(len(t), dtype=np.int64), diverged=((),) * len(t),

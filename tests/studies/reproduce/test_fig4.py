@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coterie.runs.tracks import Track
+from coterie.runs.metrics import WorldMetrics
 from coterie.studies.reproduce.fig4 import fig4, picture
 from tests.studies.reproduce.made import NAN, track
 
 
-def pair(seed: int, peers: int, alone: list[float], ours: list[float], uniform: list[float]) -> list[Track]:
+def pair(
+    seed: int, peers: int, alone: list[float], ours: list[float], uniform: list[float]
+) -> list[WorldMetrics]:
     setting = {"exchange.cap": peers}
     local = track("Local", seed, alone, [0.1, 0.1], setting=setting)
     local = replace(local, twin=local)
@@ -26,7 +28,7 @@ TRACKS = [
 ]
 
 
-def method(tracks: list[Track], label: str) -> Any:
+def method(tracks: list[WorldMetrics], label: str) -> Any:
     return fig4(tracks)["methods"][label]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from coterie.experiment import Experiment
 from coterie.runs import Run
-from coterie.runs.tracks import Floats
+from coterie.runs.metrics import Floats
 from coterie.studies.reproduce.fig5 import fig5, picture
-from tests.runs.made import NAN, exchange, make, metrics
+from tests.runs.run_fixture import NAN, exchange, make, metrics
 
 EXPERIMENT = Experiment.parse(
     {

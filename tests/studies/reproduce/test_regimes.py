@@ -11,7 +11,7 @@ import pytest
 from coterie.experiment import Experiment
 from coterie.runs import Run
 from coterie.studies.reproduce.regimes import regimes, tables
-from tests.runs.made import exchange, make, metrics
+from tests.runs.run_fixture import exchange, make, metrics
 
 SEEDS = (0, 1, 2)
 EXPERIMENT = Experiment.parse(

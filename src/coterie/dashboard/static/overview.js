@@ -110,9 +110,9 @@ function head(run) {
         "p",
         { class: "hint" },
         `No sign of life for ${duration(run.quiet)}.`,
-        run.resuming && [" If its process was killed, continue with ", h("code", {}, run.resuming)],
+        run.resume_command && [" If its process was killed, continue with ", h("code", {}, run.resume_command)],
       ),
-    run.way_on && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.way_on)),
+    run.continue_with && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.continue_with)),
   );
 }
 

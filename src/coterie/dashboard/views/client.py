@@ -9,9 +9,9 @@ import numpy as np
 
 from coterie.core.errors import RunError
 from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, number, plain
-from coterie.runs.history import History
+from coterie.runs.exchanges import ExchangeHistory
+from coterie.runs.metrics import Ints, WorldMetrics
 from coterie.runs.plots.looks import hue
-from coterie.runs.tracks import Ints, Track
 
 __all__ = ["client"]
 
@@ -52,7 +52,9 @@ def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _neighbours(world: Track, history: History, client: int, t: float | None) -> list[dict[str, Any]]:
+def _neighbours(
+    world: WorldMetrics, history: ExchangeHistory, client: int, t: float | None
+) -> list[dict[str, Any]]:
     """List all that the client has heard by t, those it listens to most first."""
     known = history.until(t)
     mine = np.flatnonzero(known.client == client)
@@ -74,19 +76,19 @@ def _neighbours(world: Track, history: History, client: int, t: float | None) ->
     return sorted(found, key=lambda n: (-n["weight"], n["client"]))
 
 
-def _line(history: History, client: int, other: int) -> dict[str, Any]:
+def _line(history: ExchangeHistory, client: int, other: int) -> dict[str, Any]:
     known = history.until(None)
     mine = _thin(np.flatnonzero((known.client == client) & (known.neighbour == other)))
     return {"client": other, "t": known.t[mine].tolist(), "weight": plain(known.weight[mine])}
 
 
-def _confidence(history: History, client: int) -> dict[str, Any]:
+def _confidence(history: ExchangeHistory, client: int) -> dict[str, Any]:
     moments = history.moments
     mine = _thin(np.flatnonzero((moments.client == client) & ~np.isnan(moments.confidence)))
     return {"t": moments.t[mine].tolist(), "value": plain(moments.confidence[mine])}
 
 
-def _events(history: History, client: int, t: float | None) -> list[dict[str, Any]]:
+def _events(history: ExchangeHistory, client: int, t: float | None) -> list[dict[str, Any]]:
     """List what the client heard when, the latest first."""
     moments, pairs = history.moments, history.pairs
     ends = np.cumsum(moments.size)
@@ -107,13 +109,13 @@ def _events(history: History, client: int, t: float | None) -> list[dict[str, An
     return found
 
 
-def _accuracy(world: Track, client: int) -> dict[str, Any]:
+def _accuracy(world: WorldMetrics, client: int) -> dict[str, Any]:
     """Give the accuracy over time, of the client and of the same client alone."""
     twin = None if world.alone or world.twin is None else _scores(world.twin, client)
     return {**_scores(world, client), "local": twin}
 
 
-def _scores(world: Track, client: int) -> dict[str, Any]:
+def _scores(world: WorldMetrics, client: int) -> dict[str, Any]:
     some = evenly(len(world.t), _POINTS)
     scores = {"own": "personal", "global": "global"}
     curves = {name: plain(world.scores[score][some, client]) for name, score in scores.items()}

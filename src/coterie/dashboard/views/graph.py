@@ -13,10 +13,10 @@ from scipy.spatial.distance import squareform
 from coterie.core.errors import RunError
 from coterie.dashboard.incremental import deadline
 from coterie.dashboard.open_run import OpenRun, evenly, number, plain
+from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.graph import Graph, graph_auc
-from coterie.runs.history import History
+from coterie.runs.metrics import Floats, Ints, WorldMetrics, closing_phase
 from coterie.runs.plots.looks import ceiling
-from coterie.runs.tracks import Floats, Ints, Track, closing_phase
 
 __all__ = ["affinity", "cells", "clustered", "frame", "graph", "places"]
 
@@ -87,7 +87,9 @@ def frame(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _arranged(folder: OpenRun, world: Track, history: History, complete: bool) -> dict[str, Any]:
+def _arranged(
+    folder: OpenRun, world: WorldMetrics, history: ExchangeHistory, complete: bool
+) -> dict[str, Any]:
     """Order and place the clients by the graph as it is at the end."""
     key, state = ("arranged", world.world), len(history.moments.t)
     kept = folder.cache.get(key)
@@ -106,14 +108,14 @@ def _arranged(folder: OpenRun, world: Track, history: History, complete: bool) -
     return result
 
 
-def _order(name: str, folder: OpenRun, world: Track, history: History) -> Ints:
+def _order(name: str, folder: OpenRun, world: WorldMetrics, history: ExchangeHistory) -> Ints:
     orders = _arranged(folder, world, history, complete=False)["orders"]
     if name not in orders:
         raise RunError(f"unknown order {name!r}; known: {', '.join(orders)}")
     return np.array(orders[name], dtype=np.int64)
 
 
-def _top(folder: OpenRun, world: Track, history: History) -> float:
+def _top(folder: OpenRun, world: WorldMetrics, history: ExchangeHistory) -> float:
     """Find where the colours end, the same for all iterations: by the last weights."""
     key, state = ("top", world.world), len(history.moments.t)
     if folder.cache.get(key, (None,))[0] != state:

@@ -13,10 +13,10 @@ from coterie.dashboard.incremental import deadline
 from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, plain
 from coterie.runs import Run
 from coterie.runs.graph import graph_auc
+from coterie.runs.metrics import Floats, WorldMetrics, by_name, closing_phase
 from coterie.runs.plots.looks import looks
 from coterie.runs.results import caption, columns
 from coterie.runs.summary import curve
-from coterie.runs.tracks import Floats, Track, by_name, closing_phase
 from coterie.storage.files import read_json
 
 __all__ = ["curves", "overview", "status"]
@@ -66,8 +66,8 @@ def overview(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
         **_status(folder, summary),
         "complete": float(unhurried),
         "path": str(run.path),
-        "way_on": run.way_on,
-        "resuming": run.resuming,
+        "continue_with": run.continue_with,
+        "resume_command": run.resume_command,
         "groups": summary["groups"],
         "length": length,
         "closing": closing,
@@ -97,7 +97,7 @@ def curves(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _rows(methods: Mapping[str, Sequence[Track]]) -> list[dict[str, Any]]:
+def _rows(methods: Mapping[str, Sequence[WorldMetrics]]) -> list[dict[str, Any]]:
     """List the methods and how each is drawn."""
     seen = looks(methods)
     return [
@@ -105,7 +105,7 @@ def _rows(methods: Mapping[str, Sequence[Track]]) -> list[dict[str, Any]]:
     ]
 
 
-def _summary(folder: OpenRun, tracks: Sequence[Track], graphs: bool = False) -> dict[str, Any]:
+def _summary(folder: OpenRun, tracks: Sequence[WorldMetrics], graphs: bool = False) -> dict[str, Any]:
     """Summarize what has been read; of a run that is done, what was written at its end holds."""
     summary = folder.run.summarized(tracks, {})
     methods = summary["methods"]
@@ -125,7 +125,7 @@ def _summary(folder: OpenRun, tracks: Sequence[Track], graphs: bool = False) -> 
     return summary
 
 
-def _found_groups(folder: OpenRun, worlds: Sequence[Track]) -> float | None:
+def _found_groups(folder: OpenRun, worlds: Sequence[WorldMetrics]) -> float | None:
     """Average the graph AUC over seeds; of a run too large to be read at once, by its latest exchanges."""
     enough = deadline(0.1)
     found: list[float | None] = []
@@ -156,6 +156,6 @@ def _band(t: Floats, means: Floats) -> dict[str, Any]:
     }
 
 
-def _bytes(worlds: Sequence[Track]) -> tuple[Floats, Floats]:
+def _bytes(worlds: Sequence[WorldMetrics]) -> tuple[Floats, Floats]:
     t, _ = curve(worlds, "personal")
     return t, np.stack([w.bytes[np.isin(w.t, t)] for w in worlds]).astype(np.float64)

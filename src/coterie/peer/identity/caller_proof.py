@@ -22,9 +22,9 @@ from coterie.peer.identity.trust import LARGEST_NUMBER
 from coterie.peer.transport.base import ModelEnvelope
 from coterie.peer.transport.wire_pb2 import Proof
 
-__all__ = ["CHALLENGE_BYTES", "Denied", "certified", "der", "member", "prove", "verify"]
+__all__ = ["CHALLENGE_BYTES", "IsDenied", "certified", "der", "member", "prove", "verify"]
 
-Denied: TypeAlias = Callable[[str, int], bool]
+IsDenied: TypeAlias = Callable[[str, int], bool]
 """`(id, serial)`: True if the CA has taken this certificate back."""
 
 CHALLENGE_BYTES = 32
@@ -37,7 +37,7 @@ def der(pem: bytes) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))
 
 
-def member(identity: Identity, certificate: bytes, denied: Denied) -> PeerCertificate:
+def member(identity: Identity, certificate: bytes, denied: IsDenied) -> PeerCertificate:
     """Read a certificate (DER) of our CA, valid now, not revoked; else raise Refused."""
     leaf = identity.anchor.leaf(certificate)
     if wrong := leaf.validity_error(time.time()):
@@ -68,7 +68,7 @@ def prove(identity: Identity, nonce: bytes, caller: bytes) -> Proof:
     )
 
 
-def verify(proof: Proof, identity: Identity, nonce: bytes, dialled: str, denied: Denied) -> PeerCertificate:
+def verify(proof: Proof, identity: Identity, nonce: bytes, dialled: str, denied: IsDenied) -> PeerCertificate:
     """Verify that whoever answers is the one we dialled, and still a member; else raise Refused."""
     leaf = member(identity, proof.certificate, denied)
     if leaf.id != dialled:

@@ -5,34 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.membership.protocol import Membership, Status
 
 __all__ = ["GossipDirectory", "MemberDirectory", "StaticDirectory"]
-
-
-class MemberDirectory(Protocol):
-    """Directory of the other members."""
-
-    def alive(self) -> Mapping[str, str]:
-        """Return the address of each member that can be asked, without this peer itself."""
-
-    def gone(self) -> Sequence[str]:
-        """List members that are dead or have left, the longest first."""
-
-    def incarnation(self, peer: str) -> int | None:
-        """Return the incarnation in a member's signed record; None: it has said nothing of itself."""
-
-    async def gossip(self, sender: str, packet: bytes) -> bytes:
-        """Take news about members, and give news about members."""
-
-    def refusals(self) -> Counter[str]:
-        """Count the news that were not believed, by reason."""
-
-    def view(self) -> list[dict[str, Any]]:
-        """Tell each member's id, address and state, for people."""
 
 
 class GossipDirectory:
@@ -42,28 +20,34 @@ class GossipDirectory:
         self._membership = membership
 
     def alive(self) -> Mapping[str, str]:
+        """Return the address of each member that can be asked, without this peer itself."""
         return {m.id: m.address for m in self._membership.alive()}
 
     def gone(self) -> Sequence[str]:
+        """List members that are dead or have left, the longest first."""
         there = (m for m in self._membership.members() if m.status in (Status.DEAD, Status.LEFT))
         return [m.id for m in sorted(there, key=lambda m: m.heard)]
 
     def incarnation(self, peer: str) -> int | None:
+        """Return the incarnation in a member's signed record; None: it has said nothing of itself."""
         return self._membership.incarnation_of(peer)
 
     async def gossip(self, sender: str, packet: bytes) -> bytes:
+        """Take news about members, and give news about members."""
         return self._membership.answer(sender, packet, time.monotonic())
 
     def refusals(self) -> Counter[str]:
+        """Count the news that were not believed, by reason."""
         return Counter({reason.value: count for reason, count in self._membership.refused.items()})
 
     def view(self) -> list[dict[str, Any]]:
+        """Tell each member's id, address and state, for people."""
         members = self._membership.members()
         return [{"id": m.id, "address": m.address, "state": m.status.value} for m in members]
 
 
 class StaticDirectory:
-    """A fixed list of members, without gossip."""
+    """A fixed list of members, without gossip; answers what `GossipDirectory` does."""
 
     def __init__(self, peers: Mapping[str, str], own: str) -> None:
         self._peers = {peer: address for peer, address in peers.items() if peer != own}
@@ -85,3 +69,6 @@ class StaticDirectory:
 
     def view(self) -> list[dict[str, Any]]:
         return [{"id": peer, "address": where, "state": "listed"} for peer, where in self._peers.items()]
+
+
+MemberDirectory: TypeAlias = GossipDirectory | StaticDirectory

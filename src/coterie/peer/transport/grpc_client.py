@@ -16,7 +16,7 @@ from zlib import crc32
 
 from coterie.core.streams import Stream
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut, Unreachable
-from coterie.peer.identity.caller_proof import CHALLENGE_BYTES, Denied, certified, verify
+from coterie.peer.identity.caller_proof import CHALLENGE_BYTES, IsDenied, certified, verify
 from coterie.peer.identity.certificates import PeerCertificate
 from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import id_error, server_name
@@ -69,7 +69,7 @@ class GrpcTransport:
         run: str,
         algorithm: str,
         *,
-        denied: Denied = lambda peer, serial: False,
+        denied: IsDenied = lambda peer, serial: False,
         count: Count = lambda call, outcome: None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,

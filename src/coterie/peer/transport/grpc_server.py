@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
-from coterie.peer.identity.caller_proof import Denied, certified, der, member, prove
+from coterie.peer.identity.caller_proof import IsDenied, certified, der, member, prove
 from coterie.peer.identity.certificates import PeerCertificate
 from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import UNAUTHENTICATED
@@ -63,7 +63,7 @@ class GrpcServer:
         algorithm: str,
         handler: RequestHandler,
         *,
-        denied: Denied = lambda peer, serial: False,
+        denied: IsDenied = lambda peer, serial: False,
         count: Count = lambda call, outcome: None,
         refused: Callable[[str, Refused], None] = lambda peer, refusal: None,
         limits: Limits | None = None,

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
+from coterie.runs.metrics import Floats, WorldMetrics
 from coterie.runs.plots.style import SCREEN, Style, method_colours, method_line, others, shortened, title
 from coterie.runs.summary import curve
-from coterie.runs.tracks import Floats, Track
 
 __all__ = ["accuracy", "bands"]
 
@@ -33,7 +33,7 @@ class _Line(NamedTuple):
     mean: Floats
 
 
-def bands(ax: Axes, methods: Mapping[str, Sequence[Track]], score: str, style: Style) -> list[_Line]:
+def bands(ax: Axes, methods: Mapping[str, Sequence[WorldMetrics]], score: str, style: Style) -> list[_Line]:
     """Draw each method's mean over clients and seeds, within one standard deviation over seeds each way.
 
     Accuracies are in percent. Of many methods the best few have names and colours, the others are thin grey
@@ -54,7 +54,7 @@ def bands(ax: Axes, methods: Mapping[str, Sequence[Track]], score: str, style: S
 
 
 def accuracy(
-    ax: Axes, methods: Mapping[str, Sequence[Track]], score: str, closing: tuple[float, float]
+    ax: Axes, methods: Mapping[str, Sequence[WorldMetrics]], score: str, closing: tuple[float, float]
 ) -> None:
     """Draw personal or global accuracy for the screen, each line named at its end; `closing`: from, to."""
     start, end = closing

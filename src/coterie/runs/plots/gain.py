@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from coterie.runs.metrics import Floats, WorldMetrics
 from coterie.runs.plots.style import INK, title
-from coterie.runs.tracks import Floats, Track
 
 __all__ = ["dots", "gains"]
 
 
-def gains(methods: Mapping[str, Sequence[Track]]) -> dict[str, tuple[Floats, Floats]]:
+def gains(methods: Mapping[str, Sequence[WorldMetrics]]) -> dict[str, tuple[Floats, Floats]]:
     """Sort the clients of all seeds by their gain over themselves in Local, for each method that has such.
 
     Share of the clients in percent, from 0 to 100, and gain in points of personal accuracy.

@@ -10,9 +10,9 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from coterie.runs.graph import graph
+from coterie.runs.metrics import Floats, Ints, WeightUpdate, WorldMetrics
 from coterie.runs.plots.looks import ceiling
 from coterie.runs.plots.style import FAINT, HEAT, INK, SCREEN, Style, group_bars, shortened, title
-from coterie.runs.tracks import Floats, Ints, Track, Weighed
 
 __all__ = ["heat_map", "listening", "true_groups", "weights"]
 
@@ -20,7 +20,9 @@ _FEW = 40
 """Most clients that can be told apart by number."""
 
 
-def weights(worlds: Sequence[Track], weighed: dict[int, list[Weighed]]) -> tuple[Floats, Ints, int]:
+def weights(
+    worlds: Sequence[WorldMetrics], weighed: dict[int, list[WeightUpdate]]
+) -> tuple[Floats, Ints, int]:
     """Average W over the seeds, or take the first if groups differ: W, the groups, the number of seeds.
 
     `[M, M]` with NaN for pairs that never met.

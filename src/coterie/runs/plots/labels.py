@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from coterie.runs.metrics import WorldMetrics
 from coterie.runs.plots.style import GREY, group_bars, label_colours, title
-from coterie.runs.tracks import Track
 
 __all__ = ["samples", "stacks"]
 
@@ -19,7 +19,7 @@ _NAMED = 16
 """Most labels that are named one by one."""
 
 
-def stacks(ax: Axes, world: Track, gaps: bool) -> list[Any]:
+def stacks(ax: Axes, world: WorldMetrics, gaps: bool) -> list[Any]:
     """Draw one stacked bar for each client, ordered by group; the colours of the labels."""
     counts = world.labels[np.argsort(world.group, kind="stable")]
     ends, rows = np.cumsum(counts, axis=1), np.arange(len(counts))
@@ -36,7 +36,7 @@ def stacks(ax: Axes, world: Track, gaps: bool) -> list[Any]:
     return colours
 
 
-def samples(ax: Axes, world: Track) -> None:
+def samples(ax: Axes, world: WorldMetrics) -> None:
     """Draw the samples of every client for the screen, with client numbers, groups, legend and title."""
     order = np.argsort(world.group, kind="stable")
     group, m = world.group[order], len(order)

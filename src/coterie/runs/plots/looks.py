@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from coterie.runs.tracks import Floats, Track
+from coterie.runs.metrics import Floats, WorldMetrics
 
 __all__ = ["DASHES", "HUES", "NAMED", "Look", "ceiling", "hue", "looks"]
 
@@ -48,7 +48,7 @@ def ceiling(weights: Floats) -> float:
     return (float(np.quantile(weights, 0.95)) or float(weights.max()) if len(weights) else 0.0) or 1.0
 
 
-def looks(methods: Mapping[str, Sequence[Track]]) -> dict[str, Look]:
+def looks(methods: Mapping[str, Sequence[WorldMetrics]]) -> dict[str, Look]:
     """Give each method of a run its look; those that are named have the first choice of dashes."""
     named = _best(methods)
     seen: Counter[int | None] = Counter()
@@ -62,7 +62,7 @@ def looks(methods: Mapping[str, Sequence[Track]]) -> dict[str, Look]:
     return {name: found[name] for name in methods}
 
 
-def _best(methods: Mapping[str, Sequence[Track]]) -> set[str]:
+def _best(methods: Mapping[str, Sequence[WorldMetrics]]) -> set[str]:
     """Name the methods with the highest personal accuracy so far, with Local to compare them to."""
     ranked = sorted(methods, key=lambda name: -_accuracy(methods[name]))
     best = ranked[:NAMED]
@@ -72,7 +72,7 @@ def _best(methods: Mapping[str, Sequence[Track]]) -> set[str]:
     return set(best)
 
 
-def _accuracy(worlds: Sequence[Track]) -> float:
+def _accuracy(worlds: Sequence[WorldMetrics]) -> float:
     """Average over clients and seeds at the last evaluation; -1 where no client has a value."""
     last = [float(w.means("personal")[-1]) for w in worlds]
     known = [v for v in last if v == v]

@@ -12,12 +12,12 @@ from matplotlib.patches import Rectangle
 
 from coterie.core.errors import RunError
 from coterie.runs import Run
+from coterie.runs.metrics import WorldMetrics, by_name
 from coterie.runs.plots.curves import bands
 from coterie.runs.plots.gain import gains
 from coterie.runs.plots.graph import heat_map, weights
 from coterie.runs.plots.labels import stacks
 from coterie.runs.plots.style import FAINT, GREY, PAPER, image, method_colours, method_line
-from coterie.runs.tracks import Track, by_name
 from coterie.storage.files import file_names
 
 __all__ = ["FORMATS", "figures", "images"]
@@ -33,7 +33,7 @@ _SCORES = {
 _NAMED = 20
 """Most labels that are named, and half the most clients that are told apart by white lines."""
 
-Methods = Mapping[str, Sequence[Track]]
+Methods = Mapping[str, Sequence[WorldMetrics]]
 
 
 def images(run: Run) -> dict[str, bytes]:
@@ -102,7 +102,7 @@ def _gain(ax: Axes, methods: Methods) -> None:
         method_line(ax, share, points, name, colours[name], PAPER)
 
 
-def _graph(run: Run, worlds: Sequence[Track]) -> Figure:
+def _graph(run: Run, worlds: Sequence[WorldMetrics]) -> Figure:
     weight, group, _ = weights(worlds, run.weighed)
     figure = Figure(figsize=(_COLUMN, 2.9), layout="constrained")
     ax = figure.subplots()
@@ -114,7 +114,7 @@ def _graph(run: Run, worlds: Sequence[Track]) -> Figure:
     return figure
 
 
-def _labels(world: Track) -> Figure:
+def _labels(world: WorldMetrics) -> Figure:
     figure = Figure(figsize=(_COLUMN, 2.6), layout="constrained")
     ax = figure.subplots()
     colours, m = stacks(ax, world, gaps=False), len(world.labels)

@@ -16,12 +16,12 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
+from coterie.runs.metrics import WorldMetrics, by_name, closing_phase
 from coterie.runs.plots.curves import accuracy
 from coterie.runs.plots.gain import dots, gains
 from coterie.runs.plots.graph import listening, true_groups, weights
 from coterie.runs.plots.labels import samples
 from coterie.runs.plots.style import OTHERS, SCREEN, image, method_colours, shortened
-from coterie.runs.tracks import Track, by_name, closing_phase
 from coterie.storage.files import file_names, publish
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Pictures:
         self.methods = by_name(run.tracks)
         self.summary = run.summary()
         self.name = run.config["name"]
-        self.first: Track = run.tracks[0]
+        self.first: WorldMetrics = run.tracks[0]
         self.closing = closing_phase(run.tracks, run.config)
         self.graphs = [
             name for name, worlds in self.methods.items() if any(w.world in self.weighed for w in worlds)

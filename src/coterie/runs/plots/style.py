@@ -17,8 +17,8 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from coterie.runs.metrics import Floats, Ints, WorldMetrics
 from coterie.runs.plots.looks import Look, looks
-from coterie.runs.tracks import Floats, Ints, Track
 from coterie.storage.files import MARK
 
 __all__ = [
@@ -115,7 +115,7 @@ def image(figure: Figure, kind: str = "png", dpi: float | None = None) -> bytes:
     return data.getvalue()
 
 
-def method_colours(methods: Mapping[str, Sequence[Track]]) -> dict[str, tuple[str, str]]:
+def method_colours(methods: Mapping[str, Sequence[WorldMetrics]]) -> dict[str, tuple[str, str]]:
     """Give each method the colour and dashes of its `Look`; OTHERS for one that is not named."""
     return {name: (_colour(look), _DASHES[look.dash]) for name, look in looks(methods).items()}
 

@@ -11,16 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from coterie.experiment import Experiment
+from coterie.runs.metrics import WorldMetrics, by_name, closing_phase
 from coterie.runs.plots.curves import accuracy
 from coterie.runs.plots.style import INK, method_colours, title
 from coterie.runs.summary import curve
-from coterie.runs.tracks import Track, by_name, closing_phase
 from coterie.studies.reproduce.statistics import over_seeds
 
 __all__ = ["fig3", "picture"]
 
 
-def fig3(tracks: Sequence[Track], experiment: Experiment) -> dict[str, Any]:
+def fig3(tracks: Sequence[WorldMetrics], experiment: Experiment) -> dict[str, Any]:
     """Compute each method's curves, mean and standard deviation over seeds, and where phases begin."""
     methods: dict[str, Any] = {}
     for name, worlds in by_name(tracks).items():
@@ -31,7 +31,7 @@ def fig3(tracks: Sequence[Track], experiment: Experiment) -> dict[str, Any]:
     return {"switch": _switch(experiment), "closing": start, "iterations": end, "methods": methods}
 
 
-def picture(parts: Mapping[str, tuple[Sequence[Track], Experiment]]) -> Figure:
+def picture(parts: Mapping[str, tuple[Sequence[WorldMetrics], Experiment]]) -> Figure:
     """Draw one row for each data set."""
     figure = Figure(figsize=(10.4, 4.5 * len(parts)), layout="constrained")
     rows = figure.subfigures(len(parts), 1, squeeze=False, hspace=0.05)[:, 0]
@@ -50,7 +50,7 @@ def picture(parts: Mapping[str, tuple[Sequence[Track], Experiment]]) -> Figure:
     return figure
 
 
-def _losses(ax: Axes, methods: Mapping[str, Sequence[Track]], closing: tuple[int, int]) -> None:
+def _losses(ax: Axes, methods: Mapping[str, Sequence[WorldMetrics]], closing: tuple[int, int]) -> None:
     start, end = closing
     ax.axvspan(start, end, color="#f1f1f1", linewidth=0, zorder=0)
     for name, (colour, dashes) in method_colours(methods).items():
@@ -75,7 +75,7 @@ def _losses(ax: Axes, methods: Mapping[str, Sequence[Track]], closing: tuple[int
     title(ax, "Training loss", "on the mini-batches of the clients, logarithmic")
 
 
-def _range(methods: Mapping[str, Sequence[Track]]) -> tuple[float, float]:
+def _range(methods: Mapping[str, Sequence[WorldMetrics]]) -> tuple[float, float]:
     """Find the percents in which the curves lie after their first rise, the first tenth of the iterations."""
     means = []
     for worlds in methods.values():

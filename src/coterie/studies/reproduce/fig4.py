@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from coterie.runs.metrics import Floats, WorldMetrics
 from coterie.runs.plots.style import GREY, method_colours, title
-from coterie.runs.tracks import Floats, Track
 from coterie.studies.reproduce.statistics import over_seeds
 
 __all__ = ["fig4", "picture"]
@@ -27,7 +27,7 @@ PANELS = {
 }
 
 
-def fig4(tracks: Sequence[Track]) -> dict[str, Any]:
+def fig4(tracks: Sequence[WorldMetrics]) -> dict[str, Any]:
     """Compute each method's mean and standard deviation over seeds for every number of peers."""
     methods: dict[str, Any] = {}
     for label in dict.fromkeys(t.label for t in tracks):
@@ -37,7 +37,7 @@ def fig4(tracks: Sequence[Track]) -> dict[str, Any]:
     return {"methods": methods}
 
 
-def picture(values: Mapping[str, Any], tracks: Sequence[Track], name: str) -> Figure:
+def picture(values: Mapping[str, Any], tracks: Sequence[WorldMetrics], name: str) -> Figure:
     """Draw accuracy on both tests, and what is gained over Local, with a band over seeds."""
     seeds = len({t.seed for t in tracks})
     figure = Figure(figsize=(10.6, 4.4), layout="constrained")
@@ -75,7 +75,7 @@ def picture(values: Mapping[str, Any], tracks: Sequence[Track], name: str) -> Fi
     return figure
 
 
-def _values(tracks: Sequence[Track], label: str, score: str) -> Floats:
+def _values(tracks: Sequence[WorldMetrics], label: str, score: str) -> Floats:
     """Collect the values of a method, `[seeds, peers]`."""
     cells: dict[int, dict[int, float]] = {}
     for t in tracks:
@@ -84,7 +84,7 @@ def _values(tracks: Sequence[Track], label: str, score: str) -> Floats:
     return np.array([[row[k] for k in sorted(row)] for row in cells.values()])
 
 
-def _value(track: Track, score: str) -> float:
+def _value(track: WorldMetrics, score: str) -> float:
     """Compute the mean over the clients at the end; NaN if there is none."""
     if score != "gain":
         return float(track.means(score)[-1])

@@ -20,8 +20,8 @@ from matplotlib.patches import Patch, Rectangle
 
 from coterie.runs import Run
 from coterie.runs.graph import auc, graph
+from coterie.runs.metrics import Floats, Ints, WorldMetrics
 from coterie.runs.plots.style import GREY, HEAT, label_colours
-from coterie.runs.tracks import Floats, Ints, Track
 from coterie.studies.reproduce.settings import METHOD
 
 __all__ = ["fig5", "picture"]
@@ -57,7 +57,7 @@ def fig5(run: Run) -> dict[str, Any]:
     }
 
 
-def picture(values: Mapping[str, Any], first: Track, name: str, seeds: int) -> Figure:
+def picture(values: Mapping[str, Any], first: WorldMetrics, name: str, seeds: int) -> Figure:
     """Draw a panel for each pair: mu1 grows downwards, mu2 to the right; one scale of colours for all."""
     order = np.array(values["order"])
     rows, columns = (sorted({p[key] for p in values["panels"]}) for key in ("mu1", "mu2"))
@@ -121,7 +121,7 @@ def _attention(weight: Floats, order: Ints) -> Floats:
     return share[np.ix_(order, order)]
 
 
-def _order(track: Track) -> Ints:
+def _order(track: WorldMetrics) -> Ints:
     """Order clients so that those with like label proportions are beside each other."""
     from scipy.cluster.hierarchy import leaves_list, linkage
 

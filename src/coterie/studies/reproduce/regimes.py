@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coterie.runs import Run
-from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
-from coterie.runs.tracks import Track
-from coterie.studies.reproduce.statistics import paper_table, tests, tests_table
+from coterie.runs.metrics import WorldMetrics
+from coterie.runs.tables import ABSENT, Cell, Table, percent
+from coterie.studies.reproduce.statistics import paper_table, score_cell, tests, tests_table
 
 __all__ = ["regimes", "tables"]
 
@@ -16,15 +16,11 @@ __all__ = ["regimes", "tables"]
 def regimes(runs: Mapping[str, Run]) -> dict[str, Any]:
     """Compute `rows`, one for each regime and method, and `tests`, one for each regime and other method."""
     rows = [
-        {
-            "regime": regime,
-            "method": method,
-            **{key: found[key] for key in ("personal", "global", "graph_auc")},
-        }
+        {"regime": regime, "method": method, **{k: found[k] for k in ("personal", "global", "graph_auc")}}
         for regime, run in runs.items()
         for method, found in run.summary()["methods"].items()
     ]
-    cells: dict[tuple[str, str], list[Track]] = {}
+    cells: dict[tuple[str, str], list[WorldMetrics]] = {}
     for regime, run in runs.items():
         for track in run.tracks:
             cells.setdefault((regime, track.label), []).append(track)
@@ -46,12 +42,7 @@ def tables(values: Mapping[str, Any], name: str) -> list[Table]:
 
 def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
     line = [Cell(row["regime"]), Cell(row["method"])]
-    for score in ("personal", "global"):
-        means = [
-            r[score]["mean"] for r in rows if r["regime"] == row["regime"] and r[score]["mean"] is not None
-        ]
-        mean = row[score]["mean"]
-        line.append(Cell(spread(mean, row[score]["std_seeds"]), mean is not None and mean == max(means)))
+    line += [score_cell(row, rows, score, "regime") for score in ("personal", "global")]
     own, auc = row["personal"], row["graph_auc"]
     line += [Cell(percent(own["worst10"])), Cell(percent(own["hurt_vs_local"]))]
     return [*line, Cell(ABSENT if auc is None else f"{auc:.2f}")]

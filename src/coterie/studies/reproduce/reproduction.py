@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,15 +14,16 @@ from matplotlib.figure import Figure
 
 from coterie.api import run
 from coterie.core.errors import RunError, UnknownNameError
+from coterie.core.home import data_folder
 from coterie.core.toml import flat
 from coterie.engine.preparation import prepare
 from coterie.engine.recorder import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run
+from coterie.runs.metrics import WorldMetrics
 from coterie.runs.plots.style import STYLE, image
 from coterie.runs.tables import Table
-from coterie.runs.tracks import Track
-from coterie.storage.files import MARK, encode, explained, publish, refuse_foreign, replace
+from coterie.storage.files import MARK, as_run_error, publish, refuse_foreign, replace_file, to_json_bytes
 from coterie.studies.reproduce import fig3, fig4, fig5, table1
 from coterie.studies.reproduce import regimes as regimes_table
 from coterie.studies.reproduce.available_data import Source, missing, source
@@ -53,7 +53,7 @@ class _Part(NamedTuple):
     run: Run
 
     @property
-    def tracks(self) -> list[Track]:
+    def tracks(self) -> list[WorldMetrics]:
         return self.run.tracks
 
 
@@ -78,9 +78,7 @@ def reproduce(
     goal = Target.of(target)
     if dataset is not None and dataset not in DATASETS:
         raise UnknownNameError("data set", dataset, DATASETS)
-    given = data if data is not None else os.environ.get("COTERIE_DATA")
-    root = Path(given) if given else None
-    folder = Path(out) if out is not None else Path("runs") / target
+    root, folder = data_folder(data), Path(out) if out is not None else Path("runs") / target
     _refuse(folder, target, resume)
     wanted = (dataset,) if dataset else goal.datasets
     found = [s for name in wanted if (s := source(name, root))]
@@ -112,11 +110,11 @@ def reproduce(
     }
     headers = [_header(made, chosen, quick) for made in values["datasets"].values()]
     tables = [t for made in values["datasets"].values() for t in _tables(target, made)]
-    files = {f"{target}.json": encode(values, indent=2)}
+    files = {f"{target}.json": to_json_bytes(values, indent=2)}
     if tables:
         files |= _texts(target, values["datasets"], tables, headers)
     for name, content in files.items():
-        replace(folder / name, content)
+        replace_file(folder / name, content)
     with mpl.rc_context(STYLE):
         drawn = _pictures(target, parts, values["datasets"], folder)
     return Report(values, tables, headers, [*(folder / name for name in files), *drawn])
@@ -132,7 +130,7 @@ def _run_or_resume(experiment: Experiment, folder: Path, data: Path | None, view
 
 
 def _refuse(folder: Path, target: str, resume: bool) -> None:
-    with explained(folder, "read"):
+    with as_run_error(folder, "read"):
         filled = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if filled and not resume:
         raise RunError(

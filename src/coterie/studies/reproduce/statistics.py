@@ -15,11 +15,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.runs.tables import ABSENT, Cell, Table
-from coterie.runs.tracks import Floats, Track
+from coterie.runs.metrics import Floats, WorldMetrics
+from coterie.runs.tables import ABSENT, Cell, Table, spread
 from coterie.studies.reproduce.settings import METHOD
 
-__all__ = ["Paired", "holm", "over_seeds", "paired", "paper_table", "shown", "tests", "tests_table"]
+__all__ = [
+    "Paired",
+    "holm",
+    "over_seeds",
+    "paired",
+    "paper_table",
+    "score_cell",
+    "shown",
+    "tests",
+    "tests_table",
+]
 
 SAME = 1e-6
 """Differences that are no further apart do not vary: there is nothing to test."""
@@ -76,7 +86,7 @@ def over_seeds(values: Floats) -> dict[str, list[float] | None]:
 
 
 def tests(
-    cells: Mapping[tuple[Any, str], Sequence[Track]], scores: Sequence[str], setting: str
+    cells: Mapping[tuple[Any, str], Sequence[WorldMetrics]], scores: Sequence[str], setting: str
 ) -> list[dict[str, Any]]:
     """Test KD-PDFL against each other method, for each score and setting.
 
@@ -86,7 +96,7 @@ def tests(
 
 
 def _of_score(
-    cells: Mapping[tuple[Any, str], Sequence[Track]], score: str, setting: str
+    cells: Mapping[tuple[Any, str], Sequence[WorldMetrics]], score: str, setting: str
 ) -> list[dict[str, Any]]:
     """Test on the same clients; Holm's correction is over one score."""
     found = []
@@ -106,6 +116,13 @@ def paper_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell
     """Make a table in which a line is drawn wherever the first column changes."""
     words = ("method", "against", "score", "regime")
     return Table(columns, rows, title, note, words, _SPARE, parted=True)
+
+
+def score_cell(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], score: str, setting: str) -> Cell:
+    """Write a mean and its deviation over seeds; the best of the rows with the same setting is bold."""
+    means = [r[score]["mean"] for r in rows if r[setting] == row[setting] and r[score]["mean"] is not None]
+    mean = row[score]["mean"]
+    return Cell(spread(mean, row[score]["std_seeds"]), mean is not None and mean == max(means))
 
 
 def tests_table(found: Sequence[Mapping[str, Any]], name: str, column: str) -> list[Table]:

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coterie.runs.metrics import WorldMetrics
 from coterie.runs.summary import summarize
 from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
-from coterie.runs.tracks import Track
 from coterie.studies.reproduce.settings import printed
-from coterie.studies.reproduce.statistics import paper_table, tests, tests_table
+from coterie.studies.reproduce.statistics import paper_table, score_cell, tests, tests_table
 
 __all__ = ["table1", "tables"]
 
 SCORES = ("personal", "global")
 
 
-def table1(tracks: Sequence[Track], dataset: str) -> dict[str, Any]:
+def table1(tracks: Sequence[WorldMetrics], dataset: str) -> dict[str, Any]:
     """Compute `rows`, one for each M and method, and `tests`, one for each score, M and other method."""
-    cells: dict[tuple[int, str], list[Track]] = {}
+    cells: dict[tuple[int, str], list[WorldMetrics]] = {}
     for track in tracks:
         cells.setdefault((track.setting["data.clients"], track.label), []).append(track)
     rows = [_row(dataset, clients, method, worlds) for (clients, method), worlds in cells.items()]
     return {"rows": rows, "tests": tests(cells, SCORES, "clients")}
 
 
-def _row(dataset: str, clients: int, method: str, worlds: Sequence[Track]) -> dict[str, Any]:
+def _row(dataset: str, clients: int, method: str, worlds: Sequence[WorldMetrics]) -> dict[str, Any]:
     (ours,) = summarize(worlds, {}).values()
     theirs = printed(dataset, method, clients)
     means = {score: mean for score in SCORES if (mean := ours[score]["mean"]) is not None}
@@ -55,13 +55,9 @@ def tables(values: Mapping[str, Any], name: str) -> list[Table]:
 
 
 def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    rivals = [r for r in rows if r["clients"] == row["clients"]]
     line = [Cell(str(row["clients"])), Cell(row["method"])]
     for score in SCORES:
-        best = max((r[score]["mean"] for r in rivals if r[score]["mean"] is not None), default=None)
-        mean = row[score]["mean"]
-        line += [Cell(spread(mean, row[score]["std_seeds"]), mean is not None and mean == best)]
-        line += [Cell(percent(row[score]["std_clients"]))]
+        line += [score_cell(row, rows, score, "clients"), Cell(percent(row[score]["std_clients"]))]
     paper, difference = row["paper"], row["difference"]
     line.append(Cell(spread(paper["mean"], paper["std"]) if paper else ABSENT))
     line.append(Cell(ABSENT if difference is None else f"{100 * difference:+.1f}"))

@@ -17,11 +17,11 @@ from coterie.core.errors import CoterieError, RunError
 from coterie.core.tags import tag
 from coterie.core.toml import dumps
 from coterie.runs import Run
+from coterie.runs.metrics import WeightUpdate, WorldMetrics
 from coterie.runs.results import markdown
 from coterie.runs.summary import row
-from coterie.runs.tracks import Track, Weighed
-from coterie.storage.files import encode, explained, open_folder, read_toml
-from coterie.storage.files import replace as put
+from coterie.storage.files import as_run_error, open_folder, read_toml, to_json_bytes
+from coterie.storage.files import replace_file as put
 from coterie.storage.lock import locked
 
 if TYPE_CHECKING:  # with them comes torch, which a reader of sweep folders does not need
@@ -147,13 +147,13 @@ class Sweep:
         """Write table.csv, table.json and table.md."""
         summary = self.summary()
         put(self.path / "table.csv", self.table(summary).to_csv(index=False).encode())
-        put(self.path / "table.json", encode(summary, indent=2))
+        put(self.path / "table.json", to_json_bytes(summary, indent=2))
         put(self.path / "table.md", markdown(summary).encode())
 
-    def _merged(self) -> tuple[list[Track], dict[int, list[Weighed]]]:
+    def _merged(self) -> tuple[list[WorldMetrics], dict[int, list[WeightUpdate]]]:
         """Number the worlds of all jobs through, and name them by their whole setting."""
-        tracks: list[Track] = []
-        weighed: dict[int, list[Weighed]] = {}
+        tracks: list[WorldMetrics] = []
+        weighed: dict[int, list[WeightUpdate]] = {}
         whole = {job.name: job.setting for job in self.jobs}
         grid, offset = self.config["grid"], 0
         for job, run in self.runs.items():
@@ -196,7 +196,7 @@ class SweepFolder:
         cls, path: Path, grid: Grid, jobs: list[Job], cpus: int, versions: dict[str, str]
     ) -> Iterator[Self]:
         """Begin a new folder; refuse one that has anything in it."""
-        with explained(path):
+        with as_run_error(path):
             path.mkdir(parents=True, exist_ok=True)
             if any(file.name != ".lock" for file in path.iterdir()):
                 there = "continue it with --resume, or choose" if Sweep.there(path) else "choose"
@@ -275,7 +275,7 @@ class SweepFolder:
         self.agree(*outcome.data, outcome.where)
         home = self.home(outcome.job)
         draft = home.with_name(f".{home.name}.draft")
-        with explained(home):
+        with as_run_error(home):
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
             for name, data in files.items():
@@ -286,7 +286,7 @@ class SweepFolder:
     def save(self) -> None:
         """Write manifest.json."""
         manifest = {**self.facts, "jobs": [asdict(job) for job in self._jobs.values()]}
-        put(self.path / "manifest.json", encode(manifest, indent=1))
+        put(self.path / "manifest.json", to_json_bytes(manifest, indent=1))
 
 
 @contextmanager

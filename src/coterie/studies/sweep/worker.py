@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import time
@@ -14,6 +13,7 @@ import torch
 
 from coterie.api import Stopped, run
 from coterie.core.errors import CoterieError, NoRoomError
+from coterie.core.home import data_folder
 from coterie.core.memory import out_of_memory
 from coterie.engine.memory import room_for_clients
 from coterie.engine.preparation import Plan
@@ -143,8 +143,7 @@ def _fingerprint(experiment: Experiment, spec: JobSpec) -> tuple[str, str]:
     """Name the data that a job begins with, and hash the samples as its clients have and name them."""
     world = experiment.worlds()[0]
     room_for_clients([world])
-    root = spec.data if spec.data is not None else os.environ.get("COTERIE_DATA")
-    federation = Dealer(Path(root) if root else None).federation(world.experiment, spec.seed)
+    federation = Dealer(data_folder(spec.data)).federation(world.experiment, spec.seed)
     key = f"{world.experiment.data.model_dump_json()} {world.experiment.evaluate.uniform}"
     return key, Plan(experiment, [world], [federation], []).data()
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
+from coterie.core.home import data_folder
 from coterie.engine.preparation import choose_execution, prepare
 from coterie.engine.recorder import Progress
 from coterie.engine.simulator import Simulator
@@ -93,8 +93,7 @@ def tune(
     base = experiment.replace(seeds=list(itertools.islice(fresh, seeds)), search={})
     tried = {label: candidates(experiment, label, budget) for label in experiment.methods}
     worlds = list(_worlds(base, tried))
-    root = data if data is not None else os.environ.get("COTERIE_DATA")
-    outcomes = _by_name(_outcomes(base, worlds, Path(root) if root else None, progress))
+    outcomes = _by_name(_outcomes(base, worlds, data_folder(data), progress))
     trials = {
         label: tuple(_trial(c, base.seeds, outcomes[_name(label, i)]) for i, c in enumerate(found))
         for label, found in tried.items()

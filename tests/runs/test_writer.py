@@ -11,7 +11,7 @@ from coterie.core.errors import RunError
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder, free_name
 from tests.disk import full_after
-from tests.runs.made import EXPERIMENT, fill, make, metrics
+from tests.runs.run_fixture import EXPERIMENT, fill, make, metrics
 
 
 def files(path: Path) -> dict[str, bytes]:
@@ -96,7 +96,7 @@ def test_a_killed_writer_lets_go(tmp_path: Path) -> None:
         assert Run(path).status["state"] == "running"
         child.kill()
     assert Run(path).status["state"] == "interrupted"
-    assert Run(path).way_on == f"coterie run --resume --out {path}"
+    assert Run(path).continue_with == f"coterie run --resume --out {path}"
     with pytest.raises(RunError, match="another experiment"):  # no longer in use, but not ours either
         RunFolder.resume(path, EXPERIMENT)
 

@@ -1,4 +1,4 @@
-"""Rows found by their first bytes are the rows that reading everything gives."""
+"""JsonlIndex found by their first bytes are the rows that reading everything gives."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import RunError
 from coterie.runs import Run
+from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.graph import graph
-from coterie.runs.history import History
-from coterie.runs.rows import Rows
-from coterie.storage.files import encode
-from tests.runs.made import EXCHANGES
+from coterie.runs.jsonl_index import JsonlIndex
+from coterie.storage.files import to_json_bytes
+from tests.runs.run_fixture import EXCHANGES
 
 
-def found(path: Path) -> Rows:
-    rows = Rows(path)
+def found(path: Path) -> JsonlIndex:
+    rows = JsonlIndex(path)
     assert rows.refresh()
     return rows
 
@@ -29,7 +29,7 @@ def found(path: Path) -> Rows:
 @given(worlds=st.lists(st.integers(0, 10_000), max_size=40))
 def test_every_world_finds_its_own_rows(tmp_path_factory: pytest.TempPathFactory, worlds: list[int]) -> None:
     path = tmp_path_factory.mktemp("rows") / "x.jsonl"
-    path.write_bytes(b"".join(encode({"world": w, "t": k}) for k, w in enumerate(worlds)))
+    path.write_bytes(b"".join(to_json_bytes({"world": w, "t": k}) for k, w in enumerate(worlds)))
     rows = found(path)
     assert rows.worlds == sorted(set(worlds))
     assert rows.count == len(worlds)
@@ -62,11 +62,11 @@ def test_rows_are_found_as_they_come_and_never_half(tmp_path: Path) -> None:
 
 
 def test_long_files_are_found_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coterie.runs.rows._BLOCK", 64)
+    monkeypatch.setattr("coterie.runs.jsonl_index._BLOCK", 64)
     path = tmp_path / "x.jsonl"
     lines = [json.dumps({"world": k % 2, "t": k, "long": "x" * (200 * (k == 3))}) for k in range(20)]
     path.write_text("\n".join(lines) + "\n")
-    rows = Rows(path)
+    rows = JsonlIndex(path)
     rows.refresh(enough=lambda: True)
     assert 0 < rows.count < 20
     assert rows.share < 1
@@ -81,24 +81,24 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(f'{{"world": 0}}\n{line}\n')
     with pytest.raises(RunError, match=r"x\.jsonl is damaged in line 2"):
-        Rows(path).refresh()
+        JsonlIndex(path).refresh()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot read"):
-        Rows(tmp_path / "x.jsonl").refresh()
+        JsonlIndex(tmp_path / "x.jsonl").refresh()
 
 
-# History
+# ExchangeHistory
 
 
 def plain(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    return [json.loads(encode(row)) for row in rows]
+    return [json.loads(to_json_bytes(row)) for row in rows]
 
 
 @pytest.mark.parametrize("t", [None, 0, 3, 5, 6])
 def test_a_history_gives_the_same_graph_as_the_run(run: Run, t: int | None) -> None:
-    history = History(4)
+    history = ExchangeHistory(4)
     history.add(plain(EXCHANGES[:2]))
     history.add(plain(EXCHANGES[2:]))
     expected = graph(run.weighed[1], 4, t)
@@ -107,7 +107,7 @@ def test_a_history_gives_the_same_graph_as_the_run(run: Run, t: int | None) -> N
 
 
 def test_a_history_keeps_what_was_lost_and_what_was_not_reported() -> None:
-    history = History(4)
+    history = ExchangeHistory(4)
     history.add(plain(EXCHANGES))
     assert history.pairs.client.tolist() == [0, 0, 0, 2, 3, 3, 1]
     assert history.pairs.heard.tolist() == [True, True, False, True, True, True, True]
@@ -129,4 +129,4 @@ def test_a_history_keeps_what_was_lost_and_what_was_not_reported() -> None:
 )
 def test_a_damaged_exchange(row: dict[str, object]) -> None:
     with pytest.raises(RunError, match="damaged"):
-        History(4).add([row])
+        ExchangeHistory(4).add([row])

@@ -23,13 +23,13 @@ __all__ = [
     "SCORES",
     "Floats",
     "Ints",
-    "Track",
-    "Weighed",
-    "assembled",
+    "WeightUpdate",
+    "WorldMetrics",
+    "build_world_metrics",
     "by_name",
     "closing_phase",
-    "read_tracks",
-    "read_weighed",
+    "read_weight_updates",
+    "read_world_metrics",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -39,7 +39,7 @@ SCORES = ("personal", "global", "validation", "loss")
 
 
 @dataclass(frozen=True, eq=False)
-class Track:
+class WorldMetrics:
     """One world: a method, a seed, a setting, and how it went."""
 
     world: int
@@ -67,7 +67,7 @@ class Track:
     diverged: tuple[tuple[int, ...], ...]
     """The clients that had diverged at each evaluation."""
     attackers: tuple[int, ...] = ()
-    twin: Track | None = None
+    twin: WorldMetrics | None = None
     """The world of Local with the same seed and setting."""
 
     def means(self, score: str) -> Floats:
@@ -86,7 +86,7 @@ class Track:
         return difference
 
 
-class Weighed(NamedTuple):
+class WeightUpdate(NamedTuple):
     """One client's new weights after it heard from others."""
 
     t: int
@@ -97,15 +97,15 @@ class Weighed(NamedTuple):
     """`[K]`"""
 
 
-def by_name(tracks: Sequence[Track]) -> dict[str, list[Track]]:
+def by_name(tracks: Sequence[WorldMetrics]) -> dict[str, list[WorldMetrics]]:
     """The worlds of each row of the result table: one for each seed."""
-    methods: dict[str, list[Track]] = defaultdict(list)
+    methods: dict[str, list[WorldMetrics]] = defaultdict(list)
     for track in tracks:
         methods[track.name].append(track)
     return dict(methods)
 
 
-def closing_phase(tracks: Sequence[Track], experiment: Mapping[str, Any]) -> tuple[int, int]:
+def closing_phase(tracks: Sequence[WorldMetrics], experiment: Mapping[str, Any]) -> tuple[int, int]:
     """Find where the closing phase of the worlds begins, if it is the same for all, and the longest ends.
 
     Without one that all share, it begins at the end.
@@ -121,7 +121,7 @@ def closing_phase(tracks: Sequence[Track], experiment: Mapping[str, Any]) -> tup
     return (spans.pop()[0] if len(spans) == 1 else end), end
 
 
-def read_tracks(path: Path, experiment: Mapping[str, Any]) -> list[Track]:
+def read_world_metrics(path: Path, experiment: Mapping[str, Any]) -> list[WorldMetrics]:
     """The worlds that have been evaluated at least once."""
     rows: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
     worlds, clients = read_json(path / "worlds.json"), read_json(path / "clients.json")
@@ -130,16 +130,16 @@ def read_tracks(path: Path, experiment: Mapping[str, Any]) -> list[Track]:
             rows[row["world"]][row["t"]] = row
     except DAMAGE as error:
         raise _misfit(path, error) from None
-    return assembled(path, experiment, worlds, clients, rows)
+    return build_world_metrics(path, experiment, worlds, clients, rows)
 
 
-def assembled(
+def build_world_metrics(
     path: Path,
     experiment: Mapping[str, Any],
     worlds: Sequence[Mapping[str, Any]],
     clients: Sequence[Mapping[str, Any]],
     rows: Mapping[int, Mapping[int, Mapping[str, Any]]],
-) -> list[Track]:
+) -> list[WorldMetrics]:
     """The worlds that have rows, which are by world and iteration, each with its twin."""
     try:
         tracks = [
@@ -158,9 +158,9 @@ def assembled(
     return [replace(track, twin=alone.get(_twin_key(track))) for track in tracks]
 
 
-def read_weighed(path: Path) -> dict[int, list[Weighed]]:
+def read_weight_updates(path: Path) -> dict[int, list[WeightUpdate]]:
     """The weights that the clients of each world gave to those they heard, in time's order."""
-    worlds: dict[int, list[Weighed]] = defaultdict(list)
+    worlds: dict[int, list[WeightUpdate]] = defaultdict(list)
     try:
         for row in read_rows(path / "exchanges.jsonl"):
             if "weight" not in row:
@@ -173,7 +173,7 @@ def read_weighed(path: Path) -> dict[int, list[Weighed]]:
             ]
             neighbours = np.array([j for j, _ in known], dtype=np.int64)
             weight = np.array([w for _, w in known], dtype=np.float64)
-            worlds[row["world"]].append(Weighed(row["t"], row["client"], neighbours, weight))
+            worlds[row["world"]].append(WeightUpdate(row["t"], row["client"], neighbours, weight))
     except DAMAGE as error:
         raise RunError(f"{path / 'exchanges.jsonl'} is damaged: {error!r}") from None
     return dict(worlds)
@@ -191,7 +191,7 @@ def _track(
     clients: Mapping[str, Any],
     experiment: Mapping[str, Any],
     rows: Sequence[Mapping[str, Any]],
-) -> Track:
+) -> WorldMetrics:
     m = len(clients["group"])
     attackers = tuple(clients.get("attackers", ()))
     diverged = tuple(tuple(c for c in row.get("diverged", ()) if c not in attackers) for row in rows)
@@ -205,7 +205,7 @@ def _track(
         for e, lost in enumerate(diverged):
             values[e, [*lost, *attackers]] = np.nan
         scores[score] = values
-    return Track(
+    return WorldMetrics(
         world=number,
         name=world["name"],
         label=world["label"],
@@ -230,5 +230,5 @@ def _alone(world: Mapping[str, Any], experiment: Mapping[str, Any]) -> bool:
     return method.rpartition(":")[2].lower() == "local"
 
 
-def _twin_key(track: Track) -> tuple[int, str]:
+def _twin_key(track: WorldMetrics) -> tuple[int, str]:
     return track.seed, json.dumps(track.setting, sort_keys=True)

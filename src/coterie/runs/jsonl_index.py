@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.tracks import Ints
-from coterie.storage.files import explained
+from coterie.runs.metrics import Ints
+from coterie.storage.files import as_run_error
 
-__all__ = ["Rows"]
+__all__ = ["JsonlIndex"]
 
 _BLOCK = 1 << 24
 _HEAD = np.frombuffer(b'{"world": ', dtype=np.uint8)
 _DIGITS = 6
 
 
-class Rows:
+class JsonlIndex:
     """Where each row begins and which world it is of; `refresh` looks at what was added since."""
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +38,7 @@ class Rows:
 
     def refresh(self, enough: Callable[[], bool] = lambda: False) -> bool:
         """Find rows until it is enough; False if the file became shorter, so that all is new."""
-        with explained(self.path, "read"), open(self.path, "rb") as file:
+        with as_run_error(self.path, "read"), open(self.path, "rb") as file:
             size = file.seek(0, 2)
             kept = size >= self.end
             if not kept:
@@ -70,7 +70,7 @@ class Rows:
     def read(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
         """The rows themselves."""
         starts = np.concatenate([*self._starts, np.array([self.end])])
-        with explained(self.path, "read"), open(self.path, "rb") as file:
+        with as_run_error(self.path, "read"), open(self.path, "rb") as file:
             for n in numbers:
                 file.seek(starts[n])
                 yield self._parsed(file.read(starts[n + 1] - starts[n]), n)

@@ -14,7 +14,7 @@ from coterie.core.errors import CoterieError, RunError
 from coterie.core.toml import dumps, flat
 from coterie.runs.environment import environment
 from coterie.runs.run import Run
-from coterie.storage.files import append, encode, explained, replace
+from coterie.storage.files import append, as_run_error, replace_file, to_json_bytes
 from coterie.storage.lock import LOCK, locked
 
 if TYPE_CHECKING:  # it takes torch along, which a reader of run folders does not need
@@ -46,18 +46,18 @@ class RunFolder:
         path = Path(path)
         _refuse_filled(path)
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
-        with explained(path):
+        with as_run_error(path):
             path.mkdir(parents=True, exist_ok=True)
         with locked(path) as lock:
             _refuse_filled(path)  # again: another process may have been first
             files = {
-                "environment.json": encode(environment(device or experiment.device), indent=2),
+                "environment.json": to_json_bytes(environment(device or experiment.device), indent=2),
                 **dict.fromkeys(_APPENDED, b""),
                 "experiment.toml": dumps(experiment.plain()).encode(),  # last: it makes it a run folder
             }
             try:
                 for name, data in files.items():
-                    replace(path / name, data)
+                    replace_file(path / name, data)
             except BaseException:
                 for name in files:
                     (path / name).unlink(missing_ok=True)
@@ -78,8 +78,8 @@ class RunFolder:
 
     def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
         """Who takes part: worlds.json and clients.json."""
-        replace(self.path / "worlds.json", encode(worlds))
-        replace(self.path / "clients.json", encode(clients))
+        replace_file(self.path / "worlds.json", to_json_bytes(worlds))
+        replace_file(self.path / "clients.json", to_json_bytes(clients))
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         """One world's evaluation."""
@@ -93,12 +93,12 @@ class RunFolder:
         """Where the run stands: running, stopped, failed or done; all rows become visible to readers."""
         self._flush(durable=False)
         values = {"state": state, "t": t, "iterations": iterations, "seconds": seconds, **more}
-        replace(self.path / "status.json", encode(values))
+        replace_file(self.path / "status.json", to_json_bytes(values))
 
     def mark(self) -> dict[str, int]:
         """Bring all rows to the disk; the sizes to which `rewind` goes back."""
         self._flush(durable=True)
-        with explained(self.path):
+        with as_run_error(self.path):
             return {name: (self.path / name).stat().st_size for name in _APPENDED}
 
     def rewind(self, mark: Mapping[str, int]) -> None:
@@ -106,7 +106,7 @@ class RunFolder:
         for name, waiting in self._waiting.items():
             waiting.clear()
             file, size = self.path / name, mark.get(name, 0)
-            with explained(file):
+            with as_run_error(file):
                 if (have := file.stat().st_size) < size:
                     raise RunError(
                         f"{file} is damaged: the checkpoint was made when it had {size} bytes, "
@@ -118,7 +118,7 @@ class RunFolder:
         """Write summary.json, and give it back."""
         self._flush(durable=False)
         summary = Run(self.path).summary()
-        replace(self.path / "summary.json", encode(summary, indent=2))
+        replace_file(self.path / "summary.json", to_json_bytes(summary, indent=2))
         return summary
 
     def discard(self) -> None:
@@ -155,7 +155,7 @@ class RunFolder:
             self.close()
 
     def _add(self, name: str, row: Mapping[str, Any]) -> None:
-        self._waiting[name] += encode(row)
+        self._waiting[name] += to_json_bytes(row)
         if len(self._waiting[name]) >= _ENOUGH:
             self._flush(durable=False)
 
@@ -174,7 +174,7 @@ def free_name(base: str | Path) -> Path:
 
 
 def _filled(path: Path) -> bool:
-    with explained(path, "read"):
+    with as_run_error(path, "read"):
         return path.exists() and (not path.is_dir() or any(p.name != LOCK for p in path.iterdir()))
 
 

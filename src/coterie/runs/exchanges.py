@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.graph import Graph, rebuilt
-from coterie.runs.tracks import Floats, Ints
+from coterie.runs.graph import Graph, rebuild_graph
+from coterie.runs.metrics import Floats, Ints
 from coterie.storage.files import DAMAGE
 
-__all__ = ["History", "Moments", "Pairs"]
+__all__ = ["ExchangeHistory", "NeighbourTable", "TurnTable"]
 
 
-class Moments(NamedTuple):
+class TurnTable(NamedTuple):
     """Each time a client woke or received, `[Q]`."""
 
     t: Ints
@@ -29,7 +29,7 @@ class Moments(NamedTuple):
     """Its pairs, which follow each other."""
 
 
-class Pairs(NamedTuple):
+class NeighbourTable(NamedTuple):
     """Each neighbour at each of those moments, `[P]`."""
 
     t: Ints
@@ -46,14 +46,14 @@ _MOMENTS: tuple[Any, ...] = (np.int64, np.int64, np.bool_, np.float64, np.int64)
 _PAIRS: tuple[Any, ...] = (np.int64, np.int64, np.int64, np.float64, np.float64, np.bool_)
 
 
-class History:
+class ExchangeHistory:
     """Grows by `add`, in time's order."""
 
     def __init__(self, clients: int) -> None:
         self.clients = clients
-        self.moments = Moments(*_empty(_MOMENTS))
-        self.pairs = Pairs(*_empty(_PAIRS))
-        self._weighed: Pairs | None = None
+        self.moments = TurnTable(*_empty(_MOMENTS))
+        self.pairs = NeighbourTable(*_empty(_PAIRS))
+        self._weighed: NeighbourTable | None = None
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """More rows of exchanges.jsonl, all of this world."""
@@ -69,28 +69,28 @@ class History:
                 weight, distance = row.get("weight", nothing), row.get("distance", nothing)
                 heard = row.get("heard", [True] * k)
                 pairs += zip([t] * k, [client] * k, others, weight, distance, heard, strict=True)
-            self.moments = Moments(*_longer(self.moments, moments))
-            self.pairs = Pairs(*_longer(self.pairs, pairs))
+            self.moments = TurnTable(*_longer(self.moments, moments))
+            self.pairs = NeighbourTable(*_longer(self.pairs, pairs))
             self._weighed = None if pairs else self._weighed
         except DAMAGE as error:
             raise RunError(f"exchanges.jsonl is damaged: {error}") from None
 
-    def until(self, t: float | None) -> Pairs:
+    def until(self, t: float | None) -> NeighbourTable:
         """The pairs up to t that were heard and weighed."""
         if self._weighed is None:
             known = self.pairs.heard & ~np.isnan(self.pairs.weight)
             kept: list[Any] = [column[known] for column in self.pairs]
-            self._weighed = Pairs(*kept)
+            self._weighed = NeighbourTable(*kept)
         if t is None:
             return self._weighed
         end = int(np.searchsorted(self._weighed.t, t, side="right"))
         columns: list[Any] = [column[:end] for column in self._weighed]
-        return Pairs(*columns)
+        return NeighbourTable(*columns)
 
     def graph(self, t: float | None = None) -> Graph:
         """Who listens to whom by then."""
         known = self.until(t)
-        return rebuilt(self.clients, known.client, known.neighbour, known.weight)
+        return rebuild_graph(self.clients, known.client, known.neighbour, known.weight)
 
 
 def _empty(dtypes: Sequence[Any]) -> list[Any]:
