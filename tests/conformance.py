@@ -10,6 +10,7 @@ import copy
 import dataclasses
 import typing
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -18,11 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from coterie.core.algorithm import Algorithm, receive, wake
+from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.optim import Sgd
+from coterie.core.sampling import Purpose, context
 from coterie.core.streams import Stream
 from coterie.core.task import Task
-from coterie.core.types import Batch, Inbox, Message, Probe, Start, State
+from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, Start, State
 from tests.trees import clone, one_by_one, pick, same, stack
 
 __all__ = ["CHECKS", "conforms"]
@@ -51,6 +53,8 @@ class World(NamedTuple):
     """`[M, K]` the entries of the client's row that belong to them."""
     heard: Tensor
     """`[M, K]`"""
+    ids: Tensor
+    """`[M]` the clients' numbers, which key their randomness."""
 
 
 def world(dtype: torch.dtype = torch.float64) -> World:
@@ -68,7 +72,7 @@ def world(dtype: torch.dtype = torch.float64) -> World:
     def labels(purpose: str, n: int) -> Tensor:
         return Stream(2, purpose).integers(n, client=clients, high=CLASSES)
 
-    starts = [Start(*task.start(i), (torch.arange(M) != i).to(dtype) / M) for i in range(M)]
+    starts = [Start(*task.init_params(i), (torch.arange(M) != i).to(dtype) / M) for i in range(M)]
     batches = [
         Batch(
             inputs(f"batch {t}", 7),
@@ -83,8 +87,9 @@ def world(dtype: torch.dtype = torch.float64) -> World:
     x = torch.where(mask[..., None], inputs("probe", PROBE), 0.0)
     senders = (clients[:, None] + torch.arange(1, K + 1)) % M
     heard = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 1, 0]]).bool()
-    probes = Probe(x, labels("probe", PROBE), mask, sizes.to(dtype))
-    return World(task, stack(starts), batches, probes, senders, senders.clone(), heard)
+    held = mask & (torch.arange(PROBE) % 3 == 0)
+    probes = Probe(x, labels("probe", PROBE), mask, sizes.to(dtype), held)
+    return World(task, stack(starts), batches, probes, senders, senders.clone(), heard, clients)
 
 
 def lived(algorithm: Algorithm, w: World, execute: Execute = vmap) -> list[Any]:
@@ -100,50 +105,71 @@ def life(
     `hyper` holds one value `[M]` for each client.
     """
     task, values = w.task, hyper or {}
-    clients = torch.arange(len(w.heard))
 
-    def method(hyper: dict[str, Any]) -> Algorithm:
-        return dataclasses.replace(algorithm, **hyper)
+    def called(call: Callable[..., Any], purpose: Purpose, t: int, *given: Any) -> Any:
+        """A call of the contract, by every client."""
 
-    def local(states: State, batch: Batch) -> Any:
-        return execute(lambda h, s, b: method(h).local(task, s, b))(values, states, batch)
+        def one(hyper: dict[str, Any], *its: Any) -> Any:
+            options = {k: float(v) for k, v in hyper.items()} if execute is one_by_one else hyper
+            return call(dataclasses.replace(algorithm, **options), task, *its)
 
-    def exchanged(act: Callable[..., Any], states: State, inboxes: Inbox) -> Any:
-        return execute(lambda h, s, i, p: act(method(h), task, s, i, p))(values, states, inboxes, w.probes)
+        return execute(one)(values, *given, moment(w, purpose, t))
 
-    def offers(states: State) -> Message:
-        offered: Message = execute(lambda _, h, s: method(h).offer(task, s))(clients, values, states)
+    def offers(states: State, t: int) -> Message:
+        offered: Message = called(type(algorithm).offer, "offer", t, states, w.probes)
         return offered
 
-    states = execute(lambda h, start: method(h).init(task, start))(values, w.starts)
+    def exchanged(act: Purpose, t: int, states: State, inboxes: Inbox) -> Any:
+        return called(guarded_mix if act == "mix" else guarded_adopt, act, t, states, inboxes, w.probes)
+
+    states = called(type(algorithm).init, "init", 0, w.starts)
     yield states
-    for batch in w.batches[:2]:
-        states, info = local(states, batch)
+    for t, batch in enumerate(w.batches[:2], 1):
+        states, info = called(type(algorithm).local, "local", t, states, batch)
         yield states, info
-    states, info = exchanged(wake, states, inbox(w, offers(states)))
+    asked = called(type(algorithm).ask, "ask", 3, states, Reachable(w.slots, w.heard)) & w.heard
+    states, info = exchanged("mix", 3, states, inbox(w, offers(states, 3), asked))
+    yield states, {**info, "asked": asked}
+    one = inbox(w, offers(states, 4), w.heard, only=slice(0, 1))
+    states, info = exchanged("adopt", 4, states, one)
     yield states, info
-    states, info = exchanged(receive, states, inbox(w, offers(states), only=slice(0, 1)))
-    yield states, info
-    for batch in w.batches[2:]:
-        states, info = local(states, batch)
+    for t, batch in enumerate(w.batches[2:], 5):
+        states, info = called(type(algorithm).local, "local", t, states, batch)
         yield states, info
 
 
-def inbox(w: World, offers: Message, only: slice = slice(None), t: int = 3) -> Inbox:
+def moment(w: World, purpose: Purpose, t: int) -> Context:
+    """The context of a call by every client."""
+    return context(purpose, 4, t, w.ids, last=5, every=3)
+
+
+def inbox(w: World, offers: Message, heard: Tensor, only: slice = slice(None)) -> Inbox:
     """What each client has in its inbox, `[M, K, ...]`."""
-    return Inbox(
-        {k: m[w.senders[:, only]] for k, m in offers.items()},
-        w.heard[:, only],
-        w.slots[:, only],
-        torch.full((len(w.heard),), t),
-    )
+    return Inbox({k: m[w.senders[:, only]] for k, m in offers.items()}, heard[:, only], w.slots[:, only])
 
 
-def met(algorithm: Algorithm, w: World) -> tuple[State, Inbox, Probe]:
+class Met(NamedTuple):
     """The first client after two steps of everybody, with three replies, all of them heard."""
+
+    state: State
+    box: Inbox
+    probe: Probe
+
+
+def met(algorithm: Algorithm, w: World) -> Met:
     *_, (states, _) = islice(life(algorithm, w), 3)
-    offers = vmap(lambda _, s: algorithm.offer(w.task, s))(torch.arange(M), states)
-    return pick(states, 0), pick(inbox(w, offers), 0), pick(w.probes, 0)
+    offers = vmap(partial(algorithm.offer, w.task))(states, w.probes, moment(w, "offer", 3))
+    return Met(pick(states, 0), pick(inbox(w, offers, w.heard), 0), pick(w.probes, 0))
+
+
+def mix(algorithm: Algorithm, w: World, state: State, box: Inbox, probe: Probe) -> Any:
+    """As the star, the first client at t = 3."""
+    return guarded_mix(algorithm, w.task, state, box, probe, pick(moment(w, "mix", 3), 0))
+
+
+def adopt(algorithm: Algorithm, w: World, state: State, box: Inbox, probe: Probe) -> Any:
+    """As a neighbour, the first client at t = 4."""
+    return guarded_adopt(algorithm, w.task, state, box, probe, pick(moment(w, "adopt", 4), 0))
 
 
 def batched_is_one_by_one(algorithm: Algorithm) -> None:
@@ -164,8 +190,27 @@ def order_of_clients(algorithm: Algorithm) -> None:
         place[w.senders[order]],
         w.slots[order],
         w.heard[order],
+        order,
     )
     same(lived(algorithm, moved), pick(lived(algorithm, w), order), 1e-12)
+
+
+def equal_clients(algorithm: Algorithm) -> None:
+    """Clients alike in model, data, keys and whom they hear stay alike."""
+    w, first = world(), torch.zeros(M, dtype=torch.int64)
+    alike = World(
+        w.task,
+        pick(w.starts, first),
+        [pick(batch, first) for batch in w.batches],
+        pick(w.probes, first),
+        w.senders,
+        w.slots[first],
+        w.heard[first],
+        w.ids[first],
+    )
+    start, *rest = lived(algorithm, alike)
+    for states in (start, *(states for states, _ in rest)):
+        same(states, pick(states, first), 1e-12)
 
 
 def order_of_messages(algorithm: Algorithm) -> None:
@@ -173,9 +218,9 @@ def order_of_messages(algorithm: Algorithm) -> None:
     w = world()
     state, box, probe = met(algorithm, w)
     order = torch.tensor([2, 0, 1])
-    moved = Inbox(pick(box.messages, order), box.heard[order], box.slot[order], box.t)
-    want, _ = wake(algorithm, w.task, state, box, probe)
-    got, _ = wake(algorithm, w.task, state, moved, probe)
+    moved = Inbox(pick(box.messages, order), box.heard[order], box.slot[order])
+    want, _ = mix(algorithm, w, state, box, probe)
+    got, _ = mix(algorithm, w, state, moved, probe)
     same(got, want, 1e-12)
 
 
@@ -184,11 +229,11 @@ def empty_inbox(algorithm: Algorithm) -> None:
     w = world()
     state, box, probe = met(algorithm, w)
     silent = box._replace(heard=torch.zeros(K, dtype=torch.bool))
-    nobody = Inbox(pick(box.messages, []), box.heard[:0], box.slot[:0], box.t)
+    nobody = Inbox(pick(box.messages, []), box.heard[:0], box.slot[:0])
     for empty in (silent, nobody):
-        same(wake(algorithm, w.task, state, empty, probe)[0], state)
-    lost = Inbox(pick(box.messages, [0]), silent.heard[:1], box.slot[:1], box.t)
-    same(receive(algorithm, w.task, state, lost, probe)[0], state)
+        same(mix(algorithm, w, state, empty, probe)[0], state)
+    lost = Inbox(pick(box.messages, [0]), silent.heard[:1], box.slot[:1])
+    same(adopt(algorithm, w, state, lost, probe)[0], state)
 
 
 def lost_messages(algorithm: Algorithm) -> None:
@@ -196,10 +241,10 @@ def lost_messages(algorithm: Algorithm) -> None:
     w = world()
     state, box, probe = met(algorithm, w)
     box = box._replace(heard=torch.tensor([True, False, True]))
-    want = wake(algorithm, w.task, state, box, probe)
+    want = mix(algorithm, w, state, box, probe)
     for content in (0.0, 1e30, torch.nan):
         other = box._replace(messages=_written(box.messages, 1, content))
-        same(wake(algorithm, w.task, state, other, probe), want)
+        same(mix(algorithm, w, state, other, probe), want)
 
 
 def broken_messages(algorithm: Algorithm) -> None:
@@ -207,17 +252,17 @@ def broken_messages(algorithm: Algorithm) -> None:
     w = world()
     state, box, probe = met(algorithm, w)
     without = box._replace(heard=torch.tensor([True, False, True]))
-    want, _ = wake(algorithm, w.task, state, without, probe)
+    want, _ = mix(algorithm, w, state, without, probe)
     for content in (torch.nan, torch.inf, -torch.inf):
         for name in box.messages:
             broken = clone(box.messages)
             broken[name][1].view(-1)[-1] = content
-            same(wake(algorithm, w.task, state, box._replace(messages=broken), probe)[0], want)
-            one = Inbox(pick(broken, [1]), box.heard[:1], box.slot[1:2], box.t)
-            same(receive(algorithm, w.task, state, one, probe)[0], state)
+            same(mix(algorithm, w, state, box._replace(messages=broken), probe)[0], want)
+            one = Inbox(pick(broken, [1]), box.heard[:1], box.slot[1:2])
+            same(adopt(algorithm, w, state, one, probe)[0], state)
         if box.messages:
             spoilt = {name: torch.full_like(m, content) for name, m in box.messages.items()}
-            same(wake(algorithm, w.task, state, box._replace(messages=spoilt), probe)[0], state)
+            same(mix(algorithm, w, state, box._replace(messages=spoilt), probe)[0], state)
 
 
 def saved_and_loaded(algorithm: Algorithm) -> None:
@@ -232,26 +277,21 @@ def saved_and_loaded(algorithm: Algorithm) -> None:
         parts[part][key] = tensor
     loaded = State(**parts)
     same(loaded, state)
-    batch = pick(w.batches[2], 0)
-    same(algorithm.local(w.task, loaded, batch), algorithm.local(w.task, state, batch))
-    same(wake(algorithm, w.task, loaded, box, probe), wake(algorithm, w.task, state, box, probe))
+    batch, ctx = pick(w.batches[2], 0), pick(moment(w, "local", 5), 0)
+    same(algorithm.local(w.task, loaded, batch, ctx), algorithm.local(w.task, state, batch, ctx))
+    same(mix(algorithm, w, loaded, box, probe), mix(algorithm, w, state, box, probe))
 
 
 def numbers_as_tensors(algorithm: Algorithm) -> None:
     """A float hyper-parameter may be a tensor, one value for each client."""
     w = world()
 
-    def exchanged(change: dict[str, Any], hyper: dict[str, Tensor] | None = None) -> Any:
-        return list(islice(life(dataclasses.replace(algorithm, **change), w, vmap, hyper), 4))[-1]
-
-    want = exchanged({})
+    want = lived(algorithm, w)
     for name, value in _floats(algorithm).items():
-        tensor = torch.tensor(value, dtype=torch.float64)
-        same(exchanged({name: tensor}), want, 1e-12)
-        values = [value * (1 - 0.15 * i) for i in range(M)]
-        mixed = exchanged({}, {name: torch.tensor(values, dtype=torch.float64)})
-        for i, alone in enumerate([want, *(exchanged({name: v}) for v in values[1:])]):
-            same(pick(mixed, i), pick(alone, i), 1e-10)
+        change: dict[str, Any] = {name: torch.tensor(value, dtype=torch.float64)}
+        same(lived(dataclasses.replace(algorithm, **change), w), want, 1e-12)
+        values = {name: value * (1 - 0.15 * torch.arange(M, dtype=torch.float64))}
+        same(list(life(algorithm, w, vmap, values)), list(life(algorithm, w, one_by_one, values)), 1e-10)
 
 
 def nothing_modified(algorithm: Algorithm) -> None:
@@ -259,15 +299,17 @@ def nothing_modified(algorithm: Algorithm) -> None:
     w = world()
     state, box, probe = met(algorithm, w)
     batch = pick(w.batches[2], 0)
-    one = Inbox(pick(box.messages, [0]), box.heard[:1], box.slot[:1], box.t)
+    one = Inbox(pick(box.messages, [0]), box.heard[:1], box.slot[:1])
     given = (state, box, one, probe, batch)
     before, template = clone(given), copy.deepcopy(w.task.model.state_dict())
     first, second = (
         (
-            algorithm.local(w.task, state, batch),
-            algorithm.offer(w.task, state),
-            wake(algorithm, w.task, state, box, probe),
-            receive(algorithm, w.task, state, one, probe),
+            algorithm.local(w.task, state, batch, pick(moment(w, "local", 5), 0)),
+            algorithm.ask(w.task, state, Reachable(box.slot, box.heard), pick(moment(w, "ask", 3), 0)),
+            algorithm.offer(w.task, state, probe, pick(moment(w, "offer", 3), 0)),
+            algorithm.predict(w.task, state, probe.x, probe),
+            mix(algorithm, w, state, box, probe),
+            adopt(algorithm, w, state, one, probe),
         )
         for _ in range(2)
     )
@@ -293,10 +335,32 @@ def shape_of_state(algorithm: Algorithm) -> None:
         assert all(shape == shapes[0] for shape in shapes)
         assert all(v.shape[:2] == (M, M) for v in states[0].rows.values())
         assert all(v.isfinite().all() for part in states[-1] for v in part.values())
-        for message in algorithm.offer(w.task, pick(states[-1], 0)).values():
+        given = pick(states[-1], 0), pick(w.probes, 0), pick(moment(w, "offer", 7), 0)
+        for message in algorithm.offer(w.task, *given).values():
             assert message.dtype == dtype
+        shapes = [{k: v.shape for k, v in part.items()} for part in given[0]]
+        tested = algorithm.model(given[0])
+        assert [{k: v.shape for k, v in part.items()} for part in tested] == shapes[:2]
         for _, info in (trace[1], trace[-1]):
             assert info["loss"].shape == (M,)
+
+
+def broadcasts_change_something(algorithm: Algorithm) -> None:
+    """A broadcast of another model changes the listener, or `listens` is false: no message is in vain."""
+    w = world()
+    state, box, probe = met(algorithm, w)
+    one = Inbox(pick(box.messages, [0]), box.heard[:1], box.slot[:1])
+    new, _ = adopt(algorithm, w, state, one, probe)
+    changed = any(not torch.equal(v, o[k]) for n, o in zip(new, state, strict=True) for k, v in n.items())
+    assert changed == (algorithm.listens and bool(box.messages))
+
+
+def randomness_is_of_the_call(algorithm: Algorithm) -> None:
+    """What is random is so by the context's key alone: the same key, the same bits, whatever drew before."""
+    w = world()
+    first = lived(algorithm, w)
+    torch.rand(3)
+    same(lived(algorithm, w), first)
 
 
 CHECKS: dict[str, Callable[[Algorithm], None]] = {
@@ -304,6 +368,7 @@ CHECKS: dict[str, Callable[[Algorithm], None]] = {
     for check in (
         batched_is_one_by_one,
         order_of_clients,
+        equal_clients,
         order_of_messages,
         empty_inbox,
         lost_messages,
@@ -312,6 +377,8 @@ CHECKS: dict[str, Callable[[Algorithm], None]] = {
         numbers_as_tensors,
         nothing_modified,
         shape_of_state,
+        broadcasts_change_something,
+        randomness_is_of_the_call,
     )
 }
 

@@ -13,12 +13,19 @@ import torch
 from coterie.core.algorithm import Algorithm
 from coterie.core.registry import describe, find, known
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Probe, State
-from tests.conformance import CHECKS, conforms
+from coterie.core.types import Context, Inbox, Info, Message, Probe, State
+from coterie.plugins.algorithms.fedavg import FedAvg
+from tests.conformance import CHECKS, conforms, lived, world
+from tests.plugins.algorithms.everything import Everything
+from tests.trees import pick, same
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "Ditto": [{"pull": "now", "adoption": "mix"}, {"share": "base", "adoption": "ignore"}],
     "FedAvg": [{"adoption": "average"}, {"adoption": "mix"}, {"adoption": "ignore"}, {"share": "base"}],
     "FedAvg+": [{"switch": 0}, {"switch": 0, "adoption": "mix"}, {"switch": 3, "adoption": "average"}],
+    "FedAvg-Gaussian": [{"clip": 1.0, "adoption": "average"}, {"share": "!norm", "adoption": "mix"}],
+    "FedProx": [{"mu": 1.0, "adoption": "average"}, {"share": "base", "adoption": "ignore"}],
+    "FedRep": [{"head": 1.0, "head_rate": 3.0}, {"share": "all", "head": 0.1, "adoption": "mix"}],
     "KD-PDFL": [
         {"step": "sign", "adoption": "mix"},
         {"step": "fixed", "regularizer": "l2", "outputs": "logits"},
@@ -26,12 +33,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"adoption": "ignore", "outputs": "0", "distance": "cosine", "share": "base"},
         {"share": ("0.*", "1.running_*"), "c_base": 5.0},
     ],
+    "PENS": [{"sampled": 1, "top": 1, "switch": 0}, {"top": 1, "adoption": "mix"}, {"adoption": "average"}],
 }
 """Options beside the defaults, under which a method must hold the same."""
 
 CASES = [
     pytest.param(plugin, options, id="-".join([name, *map(str, options.values())]))
-    for name, plugin in known("algorithm").items()
+    for name, plugin in {**known("algorithm"), "Everything": Everything}.items()
     for options in [{}, *VARIANTS.get(name, [])]
 ]
 
@@ -50,7 +58,7 @@ def test_a_method_is_a_frozen_described_dataclass_with_defaults(name: str) -> No
     one = plugin()
     with pytest.raises(dataclasses.FrozenInstanceError):
         one.share = "base"
-    assert one.pace(0) == 1.0
+    assert one.lr_scale(0) == 1.0
 
 
 def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,18 +66,18 @@ def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         textwrap.dedent(
             """
             from dataclasses import dataclass
-            from coterie.core.algorithm import Algorithm, average
+            from coterie.core.algorithm import Algorithm, weighted_sum
 
             @dataclass(frozen=True)
             class Halfway(Algorithm):
                 "Half way to the mean of the others."
                 pull: float = 0.5
 
-                def mix(self, task, state, inbox, probe):
-                    own = self.offer(task, state)
+                def mix(self, task, state, inbox, probe, ctx):
+                    own = self.offer(task, state, probe, ctx)
                     w = inbox.heard.double() / inbox.heard.sum().clamp_min(1)
-                    mean = average(w, inbox.messages)
-                    return task.take(state, {k: own[k] + self.pull * (mean[k] - own[k]) for k in own}), {}
+                    mean = weighted_sum(w, inbox.messages)
+                    return task.merge(state, {k: own[k] + self.pull * (mean[k] - own[k]) for k in own}), {}
             """
         )
     )
@@ -80,8 +88,40 @@ def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_method_with_its_own_randomness_does_not_conform() -> None:
     @dataclasses.dataclass(frozen=True)
     class Noisy(Algorithm):
-        def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-            return task.take(state, {k: v + torch.rand(()) for k, v in state.params.items()}), {}
+        def mix(
+            self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context
+        ) -> tuple[State, Info]:
+            return task.merge(state, {k: v + torch.rand(()) for k, v in state.params.items()}), {}
 
     with pytest.raises(AssertionError):
         CHECKS["nothing_modified"](Noisy())
+
+
+def test_a_broadcast_that_nobody_can_use_does_not_conform() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Prototypes(FedAvg):
+        """Sends what is no model, and inherits an `adopt` that takes models."""
+
+        def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+            return {"prototypes": task.features(state, probe.x).mean(dim=0)}
+
+        def mix(
+            self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context
+        ) -> tuple[State, Info]:
+            return state, {}
+
+    with pytest.raises(AssertionError):
+        CHECKS["broadcasts_change_something"](Prototypes())
+    CHECKS["broadcasts_change_something"](Prototypes(adoption="ignore"))
+
+
+def test_randomness_differs_by_client() -> None:
+    """Five clients that are equal in all but their number stay equal without noise, and part with it."""
+    w = world()
+    equal = w._replace(starts=pick(w.starts, [0] * 5), probes=pick(w.probes, [0] * 5))
+    first: Any = lived(Everything(), equal)[0]
+    for tensor in first.memory.values():
+        assert len({tuple(one.flatten().tolist()) for one in tensor}) == 5
+    silent: Any = lived(Everything(noise=0.0), equal)[0]
+    for tensor in silent.memory.values():
+        same(tensor, tensor[:1].expand_as(tensor))

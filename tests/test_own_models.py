@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from coterie.core.errors import ConfigError, CoterieError, ModelError
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.peer.config import PeerConfig
@@ -30,8 +30,8 @@ TOKENS: dict[str, Any] = {"data__set": f"{NETS}:sentences", "model": {"name": f"
 def test_whole_numbers_stay_whole_for_a_model_that_takes_them(kind: str) -> None:
     given = {"name": f"{NETS}:sentences", "kind": kind}
     (stack,) = prepare(experiment(**{**TOKENS, "data__set": given})).stacks
-    assert stack.feed.pool.dtype == torch.int64
-    assert stack.feed.probe(torch.tensor([0, 1]), 1).size.dtype == torch.float64
+    assert stack.data.pool.dtype == torch.int64
+    assert stack.data.probe(torch.tensor([0, 1]), 1).size.dtype == torch.float64
 
 
 def test_whole_numbers_become_floating_point_for_the_others() -> None:
@@ -123,7 +123,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_class_is_a_model(mine: Path) -> None:
     (stack,) = prepare(experiment(model={"name": "mine_models:Net", "width": 7})).stacks
-    assert stack.task.start(0)[0]["body.weight"].shape == (7, 6)
+    assert stack.task.init_params(0)[0]["body.weight"].shape == (7, 6)
     with pytest.raises(ConfigError, match=r"unknown option model.widht .*Did you mean 'width'"):
         experiment(model={"name": "mine_models:Net", "widht": 7})
 

@@ -9,7 +9,7 @@ import pytest
 
 from coterie.core.errors import ConfigError
 from coterie.core.registry import own_code
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.federation import Dealer
 from coterie.schedule import Schedule
 from tests.engine.small import experiment

@@ -12,8 +12,8 @@ import coterie
 from coterie.core.registry import KINDS, describe, known, options
 
 OTHERS = {
-    "coterie.engine.network.kernels.convolution",
-    "coterie.engine.network.kernels.perceptron",
+    "coterie.engine.analytic.kernels.convolution",
+    "coterie.engine.analytic.kernels.mlp",
     "coterie.peer.transport.wire_pb2",
 }
 """Need Triton, which comes with GPUs; is made by a program."""
@@ -27,19 +27,21 @@ def test_the_exported_names() -> None:
     assert coterie.__all__ == [
         "Algorithm",
         "Batch",
+        "Context",
         "CoterieError",
         "Experiment",
         "Inbox",
         "Info",
         "Message",
         "Probe",
+        "Reachable",
         "Run",
         "Start",
         "State",
         "Task",
-        "average",
         "register",
         "run",
+        "weighted_sum",
     ]
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
-from coterie.core.links import Graph, Links
+from coterie.core.graph import Graph, Links
 from coterie.core.streams import Stream
 from coterie.experiment import Experiment
 from coterie.schedule import Meeting, Schedule

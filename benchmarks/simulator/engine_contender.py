@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.simulator.workloads import WORKS, Work, samples
 from coterie.core.data import Dataset, Samples
-from coterie.engine.preparation import choose_execution, prepare
+from coterie.engine.plan import choose_execution, prepare
 from coterie.engine.simulator import Simulator
 from coterie.experiment import Experiment
 
@@ -62,6 +62,7 @@ class Engine:
     ) -> None:
         self.clients = clients
         chosen = experiment(work, clients, device=device, compile=compiling, **changes)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = chosen.tf32
         (stack,) = prepare(chosen).stacks
         self.iterations = min(chosen.exchange.every, chosen.evaluate.every)
         """Of a round."""
@@ -81,7 +82,7 @@ class Engine:
         """Go from one exchange to behind the next; give the number of client-steps."""
         before, goal = self.simulator.stepped, self.simulator.t + self.iterations
         while self.simulator.t < goal:
-            self.simulator.advance()
+            self.simulator.step_to_next_event()
         return self.simulator.stepped - before
 
     def stars(self) -> int:

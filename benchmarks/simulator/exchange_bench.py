@@ -107,9 +107,9 @@ def _through(engine: Engine, iterations: int, device: str) -> _Spent:
         if phase == "local":
             simulator.foresee()  # otherwise done while the steps are taken
             charge("exchange")
-        simulator.advance()
+        simulator.step_to_next_event()
         charge(phase)
-        if simulator.due():
+        if simulator.evaluation_due():
             simulator.evaluate()
             charge("evaluation")
     both = seconds["exchange"] + seconds["broadcast"]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.api import run
-    from coterie.core.algorithm import Algorithm, average
+    from coterie.core.algorithm import Algorithm, weighted_sum
     from coterie.core.errors import CoterieError
     from coterie.core.registry import register
     from coterie.core.task import Task
-    from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
+    from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State
     from coterie.experiment import Experiment
     from coterie.runs import Run
 
@@ -27,27 +27,39 @@ __version__ = "0.1.0"
 __all__ = [
     "Algorithm",
     "Batch",
+    "Context",
     "CoterieError",
     "Experiment",
     "Inbox",
     "Info",
     "Message",
     "Probe",
+    "Reachable",
     "Run",
     "Start",
     "State",
     "Task",
-    "average",
     "register",
     "run",
+    "weighted_sum",
 ]
 
 _HOMES = {
-    "coterie.core.algorithm": ("Algorithm", "average"),
+    "coterie.core.algorithm": ("Algorithm", "weighted_sum"),
     "coterie.core.errors": ("CoterieError",),
     "coterie.core.registry": ("register",),
     "coterie.core.task": ("Task",),
-    "coterie.core.types": ("Batch", "Inbox", "Info", "Message", "Probe", "Start", "State"),
+    "coterie.core.types": (
+        "Batch",
+        "Context",
+        "Inbox",
+        "Info",
+        "Message",
+        "Probe",
+        "Reachable",
+        "Start",
+        "State",
+    ),
     "coterie.experiment": ("Experiment",),
     "coterie.runs": ("Run",),
     "coterie.api": ("run",),

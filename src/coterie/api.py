@@ -10,9 +10,9 @@ from pathlib import Path
 from coterie.core.errors import RunError
 from coterie.core.home import data_folder
 from coterie.core.signals import stop_on_signal
-from coterie.engine.preparation import prepare
-from coterie.engine.recorder import Progress
-from coterie.engine.simulate import simulate
+from coterie.engine.plan import prepare, tf32
+from coterie.engine.runner import simulate
+from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder, free_name
 
@@ -48,7 +48,7 @@ def run(
     default = Path("runs") / experiment.name
     path = Path(out) if out is not None else default if resume else free_name(default)
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
-    with opened as folder, stop_on_signal() as asked:
+    with opened as folder, stop_on_signal() as asked, tf32(experiment.tf32):
         try:
             plan = prepare(experiment, data_folder(data), progress)
         except BaseException:

@@ -20,11 +20,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError
+from coterie.core.graph import Channel, Graph, Links, Topology
 from coterie.core.home import at_home
-from coterie.core.links import Channel, Graph, Links, Topology
 from coterie.core.registry import kind_of, own_code
+from coterie.core.sampling import Purpose, context
 from coterie.core.streams import Stream
+from coterie.core.types import Context
 from coterie.experiment import Exchange, Experiment, Population, Train
 from coterie.experiment.schema import last_before_closing
 
@@ -141,7 +144,7 @@ class Schedule:
             links = channel.links(graph, Stream(seed, "channel"))
         attendance = Attendance.of(population, clients, train.iterations, seed)
         attack = experiment.attack.attack
-        idle = experiment.attack.among(clients, seed) & (attack is not None and not attack.learns)
+        idle = experiment.attack.among(clients, seed) & (attack is not None and not attack.trains)
         return cls(
             seed=seed,
             train=train,
@@ -185,9 +188,18 @@ class Schedule:
         # Its broadcast, at t + 1, must come before the closing phase, and so before the end.
         return t > 0 and t % self.exchange.every == 0 and not self.closing(t + 1)
 
-    def lr(self, t: int) -> float:
-        """The size of a local step."""
-        return (self.closing(t) and self.train.personalize_lr) or self.train.lr
+    def lr(self, t: int, algorithm: Algorithm) -> float:
+        """The size of a local step; the closing phase is the same for every algorithm."""
+        if self.closing(t):
+            return self.train.personalize_lr or self.train.lr
+        return self.train.lr * algorithm.lr_scale(t)
+
+    def context(
+        self, purpose: Purpose, t: int | Tensor, client: int | Tensor, seed: int | Tensor | None = None
+    ) -> Context:
+        """Make the context of calls of clients `[...]`, of this seed or of those of other worlds."""
+        seed = self.seed if seed is None else seed
+        return context(purpose, seed, t, client, last=self.last, every=self.exchange.every)
 
     def present(self, t: int | Tensor) -> Tensor:
         """Who is there: `[M]` bool, or `[n, M]` for `[n]` iterations."""

@@ -25,7 +25,10 @@ GRAPH = "exchange.topology={name='file',path='graph.txt'}"
 @pytest.mark.parametrize(
     ("setting", "parts"),
     [
-        ("methods=['FedAgv']", ["algorithm 'FedAgv'", "known: FedAvg, FedAvg+, KD-PDFL, Krum", "'FedAvg'?"]),
+        (
+            "methods=['FedAgv']",
+            ["algorithm 'FedAgv'", "known: Ditto, FedAvg, FedAvg+, FedAvg-Gaussian", "'FedAvg'?"],
+        ),
         ("methods.mine.name=kd-pfdl", ["algorithm 'kd-pfdl'", "Did you mean 'KD-PDFL'?"]),
         ("methods.KD-PDFL.distance=cosin", ["distance 'cosin'", "Did you mean 'cosine'?"]),
         ("methods.KD-PDFL.mu=1", ["methods.KD-PDFL.mu", "known: ", "c_base", "Did you mean 'mu"]),
@@ -66,7 +69,7 @@ def test_unknown_names(refused: Refused, setting: str, parts: list[str]) -> None
         (["run", "--resume"], ["--resume with --out"]),
         (["ls", "algoritms"], ["kind 'algoritms'", "Did you mean 'algorithms'?"]),
         (["ls", ""], ["kind ''"]),
-        (["ls", "algorithms", "kd"], ["algorithm 'kd'", "known: FedAvg"]),
+        (["ls", "algorithms", "kd"], ["algorithm 'kd'", "known: Ditto, FedAvg"]),
         (["ls", "models", "nobodys:Model"], ["no module 'nobodys'"]),
         (["ls", "models", "raises_when_imported:Model"], ["raises_when_imported", "ZeroDivisionError"]),
         (["ls", "algorithms", "math:pi"], ["algorithm 'math:pi' must be a class or a function, got float"]),

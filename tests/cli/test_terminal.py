@@ -248,11 +248,11 @@ from coterie.plugins.algorithms.fedavg import FedAvg
 
 @dataclass(frozen=True)
 class Impatient(FedAvg):
-    def mix(self, task, state, inbox, probe):
+    def mix(self, task, state, inbox, probe, ctx):
         if Path("runs/small/status.json").exists():  # it is on its way
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
-        return super().mix(task, state, inbox, probe)
+        return super().mix(task, state, inbox, probe, ctx)
 """
 
 

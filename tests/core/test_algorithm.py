@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coterie.core.algorithm import Adoption, Algorithm, average, heard_only, receive, wake
+from coterie.core.algorithm import Adoption, Algorithm, drop_unsound, guarded_adopt, guarded_mix, weighted_sum
+from coterie.core.sampling import context
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Probe, Start, State
+from coterie.core.types import Context, Inbox, Info, Probe, Start, State
 from tests.trees import same
 
 
@@ -19,17 +20,20 @@ from tests.trees import same
 class Sum(Algorithm):
     """Own model plus everything in the inbox, and a count: easy to follow."""
 
-    def init(self, task: Task, start: Start) -> State:
-        return Algorithm.init(self, task, start)._replace(memory={"calls": torch.zeros(())})
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
+        return Algorithm.init(self, task, start, ctx)._replace(memory={"calls": torch.zeros(())})
 
-    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        own = self.offer(task, state)
-        new = task.take(state, {k: own[k] + m.sum(dim=0) for k, m in inbox.messages.items()})
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        own = self.offer(task, state, probe, ctx)
+        new = task.merge(state, {k: own[k] + m.sum(dim=0) for k, m in inbox.messages.items()})
         return new._replace(memory={"calls": state.memory["calls"] + 1}), {"total": inbox.heard.sum()}
 
 
 TASK = Task(nn.Sequential(nn.Linear(1, 1)).double())
-PROBE = Probe(torch.zeros(1, 1), torch.zeros(1), torch.ones(1).bool(), torch.tensor(1.0))
+PROBE = Probe(
+    torch.zeros(1, 1), torch.zeros(1), torch.ones(1).bool(), torch.tensor(1.0), torch.zeros(1).bool()
+)
+CTX = context("mix", 0, 5, 0, last=100, every=20)
 
 
 def state(weight: float, bias: float) -> State:
@@ -44,7 +48,6 @@ def inbox(*models: tuple[float, float], heard: list[bool] | None = None) -> Inbo
         {"0.weight": weights.view(-1, 1, 1), "0.bias": biases.view(-1, 1)},
         torch.tensor(heard or [True] * len(models)),
         torch.arange(len(models)),
-        torch.tensor(0),
     )
 
 
@@ -55,43 +58,43 @@ def numbers(state: State) -> list[float]:
 NAN, INF = float("nan"), float("inf")
 
 
-def test_average_is_the_weighted_sum() -> None:
-    got = average(torch.tensor([0.5, 2.0]), {"a": torch.tensor([[1.0, 2.0], [10.0, 20.0]])})
+def test_weighted_sum() -> None:
+    got = weighted_sum(torch.tensor([0.5, 2.0]), {"a": torch.tensor([[1.0, 2.0], [10.0, 20.0]])})
     assert got["a"].tolist() == [20.5, 41.0]
 
 
-def test_heard_only_drops_what_is_not_finite_and_blanks_what_is_not_heard() -> None:
-    box = heard_only(inbox((1, 2), (NAN, 2), (3, INF), (7, 8), heard=[True, True, True, False]))
+def test_drop_unsound_drops_what_is_not_finite_and_blanks_what_is_not_heard() -> None:
+    box = drop_unsound(inbox((1, 2), (NAN, 2), (3, INF), (7, 8), heard=[True, True, True, False]))
     assert box.heard.tolist() == [True, False, False, False]
     assert box.messages["0.weight"].flatten().tolist() == [1, 0, 0, 0]
     assert box.messages["0.bias"].flatten().tolist() == [2, 0, 0, 0]
 
 
-def test_heard_only_with_a_scalar_parameter() -> None:
-    box = Inbox({"gain": torch.tensor([1.0, NAN])}, torch.ones(2).bool(), torch.arange(2), torch.tensor(0))
-    box = heard_only(box)
+def test_drop_unsound_with_a_scalar_parameter() -> None:
+    box = Inbox({"gain": torch.tensor([1.0, NAN])}, torch.ones(2).bool(), torch.arange(2))
+    box = drop_unsound(box)
     assert box.heard.tolist() == [True, False]
     assert box.messages["gain"].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
-def test_wake_hears_finite_messages_only(bad: float) -> None:
-    new, info = wake(Sum(), TASK, state(1, 1), inbox((10, 20), (bad, 0), (100, 200)), PROBE)
+def test_mix_hears_finite_messages_only(bad: float) -> None:
+    new, info = guarded_mix(Sum(), TASK, state(1, 1), inbox((10, 20), (bad, 0), (100, 200)), PROBE, CTX)
     assert numbers(new) == [111, 221]
     assert info["heard"].tolist() == [True, False, True]
     assert info["total"] == 2
 
 
 @pytest.mark.parametrize("box", [inbox((NAN, 1), (1, INF)), inbox((1, 1), heard=[False])])
-def test_wake_without_a_finite_reply_changes_nothing(box: Inbox) -> None:
+def test_mix_without_a_finite_reply_changes_nothing(box: Inbox) -> None:
     own = state(1, 2)
-    same(wake(Sum(), TASK, own, box, PROBE)[0], own)
+    same(guarded_mix(Sum(), TASK, own, box, PROBE, CTX)[0], own)
 
 
 def test_a_result_that_is_not_finite_changes_nothing() -> None:
     own = state(1e308, 2)  # plus 1e308 is an infinity
-    same(wake(Sum(), TASK, own, inbox((1e308, 1)), PROBE)[0], own)
-    same(receive(Sum(adoption="mix"), TASK, own, inbox((1e308, 1)), PROBE)[0], own)
+    same(guarded_mix(Sum(), TASK, own, inbox((1e308, 1)), PROBE, CTX)[0], own)
+    same(guarded_adopt(Sum(adoption="mix"), TASK, own, inbox((1e308, 1)), PROBE, CTX)[0], own)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_a_result_that_is_not_finite_changes_nothing() -> None:
     [("replace", [10, 20]), ("average", [5.5, 11]), ("mix", [11, 22]), ("ignore", [1, 2])],
 )
 def test_adoption(adoption: Adoption, want: list[float]) -> None:
-    new, info = receive(Sum(adoption=adoption), TASK, state(1, 2), inbox((10, 20)), PROBE)
+    new, info = guarded_adopt(Sum(adoption=adoption), TASK, state(1, 2), inbox((10, 20)), PROBE, CTX)
     assert numbers(new) == want
     assert info["heard"].tolist() == [True]
     assert new.memory["calls"] == (adoption == "mix")
@@ -107,9 +110,9 @@ def test_adoption(adoption: Adoption, want: list[float]) -> None:
 
 @pytest.mark.parametrize("adoption", ["replace", "average", "mix", "ignore"])
 @pytest.mark.parametrize("box", [inbox((NAN, 1)), inbox((5, 5), heard=[False])])
-def test_receive_of_nothing_sound_changes_nothing(adoption: Adoption, box: Inbox) -> None:
+def test_adopt_of_nothing_sound_changes_nothing(adoption: Adoption, box: Inbox) -> None:
     own = state(1, 2)
-    same(receive(Sum(adoption=adoption), TASK, own, box, PROBE)[0], own)
+    same(guarded_adopt(Sum(adoption=adoption), TASK, own, box, PROBE, CTX)[0], own)
 
 
 @pytest.mark.parametrize("adoption", ["replace", "average", "mix"])
@@ -117,18 +120,18 @@ def test_only_what_is_shared_is_adopted(adoption: Adoption) -> None:
     method = Sum(adoption=adoption, share="0.bias")
     box = inbox((10, 20))
     box = box._replace(messages={"0.bias": box.messages["0.bias"]})
-    new, _ = receive(method, TASK, state(1, 2), box, PROBE)
+    new, _ = guarded_adopt(method, TASK, state(1, 2), box, PROBE, CTX)
     assert new.params["0.weight"] == 1
     assert new.params["0.bias"] == {"replace": 20, "average": 11, "mix": 22}[adoption]
 
 
 def test_defaults_of_the_contract() -> None:
-    params, buffers = TASK.start(0)
-    first = Sum().init(TASK, Start(params, buffers, torch.zeros(3)))
+    params, buffers = TASK.init_params(0)
+    first = Sum().init(TASK, Start(params, buffers, torch.zeros(3)), CTX)
     assert first.params is params
     assert first.optim == {}
-    assert Sum().pace(10) == 1.0
-    assert sorted(Sum().offer(TASK, first)) == ["0.bias", "0.weight"]
+    assert Sum().lr_scale(10) == 1.0
+    assert sorted(Sum().offer(TASK, first, PROBE, CTX)) == ["0.bias", "0.weight"]
 
 
 def test_a_method_must_say_how_it_mixes() -> None:
@@ -139,8 +142,8 @@ def test_a_method_must_say_how_it_mixes() -> None:
 
 def test_a_state_that_was_not_a_number_before_may_recover() -> None:
     own = state(NAN, 2)
-    same(wake(Sum(), TASK, own, inbox((1, 1)), PROBE)[0], own)  # the sum is still no number
-    new, _ = receive(Sum(), TASK, own, inbox((10, 20)), PROBE)
+    same(guarded_mix(Sum(), TASK, own, inbox((1, 1)), PROBE, CTX)[0], own)  # the sum is still no number
+    new, _ = guarded_adopt(Sum(), TASK, own, inbox((10, 20)), PROBE, CTX)
     assert numbers(new) == [10, 20]
 
 
@@ -152,5 +155,5 @@ def test_tensors_keep_their_dtype() -> None:
     own = own._replace(params={k: as_float(v) for k, v in own.params.items()})
     box = inbox((10, 20))
     box = box._replace(messages={k: as_float(v) for k, v in box.messages.items()})
-    new, _ = wake(Sum(), TASK, own, box, PROBE)
+    new, _ = guarded_mix(Sum(), TASK, own, box, PROBE, CTX)
     assert {v.dtype for v in new.params.values()} == {torch.float32}

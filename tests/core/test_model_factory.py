@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.core.draws import first_model
 from coterie.core.errors import ModelError
 from coterie.core.model_factory import build_task
 from coterie.core.optim import Sgd
 from coterie.core.registry import known
+from coterie.core.sampling import first_model
 from coterie.core.task import Task
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
 from tests.engine.recording import Watcher
@@ -122,7 +122,7 @@ def test_kept_and_thrown_away_in_one_sweep() -> None:
     want = pretrained((6,), 3).state_dict()["1.weight"].double()
     assert torch.equal(first["given"][0], want)
     assert not torch.equal(first["shared"][0], want)
-    assert plan.idle() == [NOTICE]
+    assert plan.notices() == [NOTICE]
 
 
 def test_replay_begins_from_the_given_weights(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def probe(*x: float, mask: list[bool] | None = None) -> Probe:
         torch.zeros(n, dtype=torch.int64),
         torch.tensor(mask or [True] * n),
         torch.tensor(float(n)).double(),
+        torch.zeros(n, dtype=torch.bool),
     )
 
 
@@ -62,7 +63,7 @@ def test_centred_models_that_differ_in_label_priors_only_agree() -> None:
 
 def test_a_named_layer_and_an_unknown_one() -> None:
     task = Task(nn.Sequential(nn.Linear(1, 2, bias=False), nn.Tanh(), nn.Linear(2, 2)).double())
-    params, buffers = task.start(0)
+    params, buffers = task.init_params(0)
     state = State(params, buffers, {}, {}, {})
     x = probe(1, 2)
     torch.testing.assert_close(outputs(task, state, x, "1"), torch.tanh(x.x @ params["0.weight"].T))

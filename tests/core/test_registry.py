@@ -70,7 +70,10 @@ def test_no_two_plugins_of_a_kind_answer_to_one_name(kind: str) -> None:
 
 
 def test_an_unknown_name_lists_and_suggests() -> None:
-    listed = r"known: FedAvg, FedAvg\+, KD-PDFL, Krum, Local, Median\..*'KD-PDFL'\?"
+    listed = (
+        r"known: Ditto, FedAvg, FedAvg\+, FedAvg-Gaussian, FedPer, FedProx, FedRep, KD-PDFL, Krum, Local, "
+        r"Median, PENS\..*'KD-PDFL'\?"
+    )
     with pytest.raises(UnknownNameError, match=listed):
         find("algorithm", "KD-PDFLL")
 

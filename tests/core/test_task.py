@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from coterie.core.errors import ConfigError, ModelError
-from coterie.core.optim import Sgd
+from coterie.core.optim import Adam, Optimizer, Sgd
 from coterie.core.streams import Stream
 from coterie.core.task import Task
 from coterie.core.types import Batch, State
@@ -79,7 +80,7 @@ def batch(t: int, client: int = 0, lr: float = 0.1) -> Batch:
 
 
 def fresh(task: Task, seed: int = 0) -> State:
-    params, buffers = task.start(seed)
+    params, buffers = task.init_params(seed)
     return State(params, buffers, task.optimizer.init(params), {}, {})
 
 
@@ -170,7 +171,7 @@ def test_dropout_depends_on_the_key_of_the_step_only() -> None:
     other, _ = task.step(state, b._replace(key=b.key + 1))
     same(one, two)
     assert not torch.equal(one.params["0.weight"], other.params["0.weight"])
-    assert not any("stream_key" in k for k in (*state.params, *state.buffers, *task.share(state)))
+    assert not any("stream_key" in k for k in (*state.params, *state.buffers, *task.select(state)))
 
 
 def test_a_stack_of_steps_compiles_whole() -> None:
@@ -188,7 +189,7 @@ def test_a_start_is_seeded_and_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(7)
     want = torch.rand(3)
     torch.manual_seed(7)
-    first, second, other = task.start(1), task.start(1), task.start(2)
+    first, second, other = task.init_params(1), task.init_params(1), task.init_params(2)
     assert torch.equal(torch.rand(3), want)
     same(first, second)
     assert not torch.equal(first[0]["1.weight"], other[0]["1.weight"])
@@ -200,12 +201,12 @@ def test_the_start_does_not_depend_on_the_template() -> None:
     with torch.no_grad():
         for p in two.model.parameters():
             p.add_(1)
-    same(one.start(3), two.start(3))
+    same(one.init_params(3), two.init_params(3))
 
 
 def test_attention_starts_anew_with_every_seed() -> None:
     task = Task(nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True))
-    one, two = task.start(0)[0], task.start(1)[0]
+    one, two = task.init_params(0)[0], task.init_params(1)[0]
     assert not torch.equal(one["self_attn.in_proj_weight"], two["self_attn.in_proj_weight"])
     assert not one["self_attn.out_proj.bias"].any()  # as nn.MultiheadAttention itself starts
 
@@ -218,11 +219,11 @@ def test_a_frozen_layer_is_carried_but_not_trained() -> None:
     new, _ = task.step(state, batch(0))
     assert not torch.equal(new.params["2.weight"], state.params["2.weight"])
     same({**new.params, **new.buffers}["0.weight"], {**state.params, **state.buffers}["0.weight"])
-    assert "0.weight" in task.share(new)
+    assert "0.weight" in task.select(new)
 
 
 def names(task: Task, what: Any) -> list[str]:
-    return sorted(task.share(fresh(task), what))
+    return sorted(task.select(fresh(task), what))
 
 
 def test_what_is_shared() -> None:
@@ -250,22 +251,22 @@ def test_what_is_taken_replaces_and_the_rest_stays() -> None:
     task = Task(mlp())
     own, other = fresh(task, 0), fresh(task, 1)
     other.buffers["0.running_mean"].fill_(9)
-    new = task.take(own, task.share(other, "base"))
+    new = task.merge(own, task.select(other, "base"))
     same(new.params["1.weight"], other.params["1.weight"])
     same(new.buffers["0.running_mean"], other.buffers["0.running_mean"])
     same(new.params["3.weight"], own.params["3.weight"])
     assert new.optim is own.optim
-    same(task.take(own, {}), own)
+    same(task.merge(own, {}), own)
 
 
 def test_over_sees_each_sender_in_turn() -> None:
     task = Task(mlp().double())
     own, others = fresh(task), [fresh(task, seed) for seed in (1, 2, 3)]
     x = batch(0).x
-    messages = stack([task.share(s, "base") for s in others])
-    seen = task.over(lambda s: task.logits(s, x), own, messages)
+    messages = stack([task.select(s, "base") for s in others])
+    seen = task.map_over_messages(lambda s: task.logits(s, x), own, messages)
     for k, other in enumerate(others):
-        same(seen[k], task.logits(task.take(own, task.share(other, "base")), x), 1e-12)
+        same(seen[k], task.logits(task.merge(own, task.select(other, "base")), x), 1e-12)
 
 
 def test_a_layer_by_name() -> None:
@@ -328,3 +329,155 @@ def test_the_users_model_is_not_touched() -> None:
     Task(model)
     assert isinstance(model[1], nn.Dropout)
     assert not model.training
+
+
+# Gradients, pulls and scales, in numbers: f(θ) = ½(θ - y)² for one sample x = 1.
+
+
+def squared(outputs: Tensor, y: Tensor) -> Tensor:
+    return ((outputs - y) ** 2).mean() / 2
+
+
+def number(value: float) -> Tensor:
+    return torch.tensor([[value]], dtype=torch.float64)
+
+
+def one(y: float, lr: float = 0.1) -> Batch:
+    return Batch(number(1.0), number(y), torch.tensor(lr, dtype=torch.float64), torch.tensor(0))
+
+
+def only(task: Task, *values: float) -> State:
+    """A client whose parameters are these numbers."""
+    names = list(task.init_params(0)[0])
+    params = {k: number(v) for k, v in zip(names, values, strict=True)}
+    return State(params, {}, task.optimizer.init(params), {}, {})
+
+
+LINE = Task(nn.Linear(1, 1, bias=False).double(), loss=squared)
+LINES = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)).double()
+
+
+def test_dittos_two_models_by_hand() -> None:
+    # φ = 0 takes a plain step, 0 - 0.1·(0 - 1) = 0.1; θ = 2 one that φ pulls at,
+    # 2 - 0.1·((2 - 1) + 1·(2 - 0)) = 1.7
+    shared, own = only(LINE, 0.0), only(LINE, 2.0)
+    personal, info = LINE.step(own, one(1.0), pull=(shared.params, 1.0))
+    assert float(personal.params["weight"]) == pytest.approx(1.7)
+    assert float(info["loss"]) == 0.5  # of the samples alone
+    assert float(LINE.step(shared, one(1.0))[0].params["weight"]) == pytest.approx(0.1)
+    none, _ = LINE.step(own, one(1.0), pull=(shared.params, 0.0))
+    same(none, LINE.step(own, one(1.0))[0])
+
+
+def test_fedreps_two_steps_by_hand() -> None:
+    # b = h = 1, y = 3: h = 1 + 0.1·1·(3 - 1) = 1.2 with b frozen, then, with h frozen,
+    # b = 1 + 0.1·1.2·(3 - 1.2) = 1.216
+    task = Task(LINES, loss=squared)
+    base, head = ({k: torch.zeros(()) for k in task.names(role)} for role in ("base", "head"))
+    state, _ = task.step(only(task, 1.0, 1.0), one(3.0), scale=base)
+    same(state.params, {"0.weight": number(1.0), "1.weight": number(1.2)}, 1e-15)
+    state, _ = task.step(state, one(3.0), scale=head)
+    same(state.params, {"0.weight": number(1.216), "1.weight": number(1.2)}, 1e-15)
+    state, _ = task.step(only(task, 1.0, 1.0), one(3.0), scale={"1.weight": 0.5})
+    same(state.params, {"0.weight": number(1.2), "1.weight": number(1.1)}, 1e-15)
+
+
+def test_an_objective_of_outputs_and_features_by_hand() -> None:
+    # b = 2, h = 3, y = 1: outputs 6, features 2; (6 - 1)²/2 + (2 - 7)²/2 has ∂h = 5·2, ∂b = 5·3 + (2 - 7)
+    task = Task(LINES, loss=squared)
+    state = only(task, 2.0, 3.0)
+
+    def near_seven(outputs: Tensor, features: Tensor, y: Tensor) -> Tensor:
+        assert outputs.shape == features.shape == y.shape == (1, 1)
+        return squared(outputs, y) + squared(features, torch.tensor(7.0))
+
+    grads, loss, buffers = task.gradients(state, one(1.0), objective=near_seven)
+    same(grads, {"0.weight": number(10.0), "1.weight": number(10.0)})
+    assert (float(loss), buffers) == (25.0, {})
+    same(task.features(state, one(1.0).x), number(2.0))
+    assert not any(m._forward_hooks for model in task.modules for m in model.modules())
+
+
+def test_features_are_the_input_of_the_head() -> None:
+    task = Task(convolution().double())
+    state, x = fresh(task), batch(0).x
+    same(task.features(state, x), task.layer(state, x, "3"))
+    assert task.features(state, x).shape == (B, 6)
+    same(Task(nn.Linear(6, 4)).features(fresh(Task(nn.Linear(6, 4))), x.float()), x.float())  # all head
+    with pytest.raises(ConfigError, match="head 'idle' is not run"):
+        Task(Odd(), head="idle").features(fresh(Task(Odd())), torch.zeros(2, 6))
+
+
+@pytest.mark.parametrize("optimizer", [Sgd(momentum=0.9, weight_decay=0.01), Adam()], ids=repr)
+def test_what_stands_still_keeps_what_the_optimiser_keeps_of_it(optimizer: Optimizer) -> None:
+    """As `torch.optim` does with a parameter that has no gradient for a while."""
+    task = Task(mlp().double(), optimizer=optimizer)
+    state = fresh(task)
+    plain = copy.deepcopy(task.model)
+    plain.load_state_dict({**state.params, **state.buffers})
+    make: Any = (
+        torch.optim.Adam
+        if isinstance(optimizer, Adam)
+        else partial(torch.optim.SGD, momentum=0.9, weight_decay=0.01)
+    )
+    reference = make(plain.parameters(), 0.1)
+    still = {"1.weight": torch.tensor(0.0), "1.bias": torch.zeros(8)}  # for the whole, and entry by entry
+    for t, scale in enumerate((None, still, still, None, still, None)):
+        state, _ = task.step(state, batch(t), scale=scale)
+        reference.zero_grad()
+        nn.functional.cross_entropy(plain(batch(t).x), batch(t).y).backward()  # type: ignore[no-untyped-call]
+        if scale:
+            plain.get_parameter("1.weight").grad = plain.get_parameter("1.bias").grad = None
+        reference.step()
+        same({**state.params, **state.buffers}, {k: v.detach() for k, v in plain.state_dict().items()}, 1e-12)
+
+
+def test_a_frozen_entry_stays_whatever_its_gradient() -> None:
+    state = only(LINE, 2.0)
+    wild = {"weight": number(float("inf"))}
+    same(LINE.apply(state, wild, 0.1, scale={"weight": torch.zeros(1, 1)}), state)
+    with pytest.raises(ConfigError, match=r"scale names no parameter: \['wieght'\]; there are: weight"):
+        LINE.apply(state, wild, 0.1, scale={"wieght": 0.0})
+
+
+@pytest.mark.parametrize("optimizer", [Sgd(), Sgd(momentum=0.9, weight_decay=0.01), Adam()], ids=repr)
+def test_a_step_is_the_gradient_applied(optimizer: Optimizer) -> None:
+    task = Task(mlp().double(), optimizer=optimizer)
+    state, other = fresh(task), fresh(task, 1)
+    for t in range(2):
+        b = batch(t)
+        g = task.gradients(state, b)
+        applied = task.apply(state._replace(buffers=g.buffers), g.grads, b.lr)
+        ones = {k: torch.ones(()).double() for k in state.params}
+        for options in ({}, {"scale": ones}, {"pull": (other.params, 0.0)}):
+            same(task.step(state, b, **options), (applied, {"loss": g.loss}))
+        state = applied
+
+
+def test_roles() -> None:
+    task = Task(mlp())
+    norm = ("0.weight", "0.bias", "0.running_mean", "0.running_var")
+    assert set(task.names("norm")) == set(norm)
+    assert task.names("head") == ("3.weight", "3.bias")
+    assert set(task.names("base")) == {*norm, "1.weight", "1.bias"}
+    assert set(task.names()) == set(task.select(fresh(task)))
+    assert Task(layer_norm()).names("norm") == ("1.weight", "1.bias")
+    assert Task(group_norm()).names("norm") == ("2.weight", "2.bias")
+    assert Task(residual()).names("norm")[:2] == ("2.norm.weight", "2.norm.bias")
+    assert Task(nn.Linear(3, 2)).names("head") == ("weight", "bias")
+    with pytest.raises(ConfigError, match="no role 'tail'; there are: all, base, head, norm"):
+        task.names("tail")  # type: ignore[arg-type]
+
+
+def test_what_is_left_out() -> None:
+    task = Task(mlp())
+    inner, last = ["1.bias", "1.weight"], ["3.bias", "3.weight"]
+    assert names(task, "!norm") == [*inner, *last]
+    assert names(task, ("base", "!norm")) == inner
+    assert names(task, ("!norm", "!head")) == inner
+    assert names(task, ("head", "1.*", "!*.bias")) == ["1.weight", "3.weight"]
+    assert names(Task(convolution()), "!norm") == names(Task(convolution()), "all")  # there is none
+    with pytest.raises(ConfigError, match=r"'8\.\*' matches no tensor"):
+        names(task, "!8.*")
+    with pytest.raises(ConfigError, match="leaves nothing to send"):
+        names(task, ("norm", "!norm"))

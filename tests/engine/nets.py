@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812 - everybody calls it F
 from coterie.core.algorithm import Algorithm
 from coterie.core.streams import Stream
 from coterie.core.task import Task
-from coterie.core.types import Batch, Inbox, Info, Probe, Start, State
+from coterie.core.types import Batch, Context, Inbox, Info, Probe, Start, State
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 
 Shape = tuple[int, ...]
@@ -217,17 +217,17 @@ class Counting(Algorithm):
     steps: float = 1.0
     """What a local step counts."""
 
-    def init(self, task: Task, start: Start) -> State:
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
         zero = start.row.new_zeros(())
         memory = {"woke": zero, "learned": zero}
         rows = {"row": start.row, "twice": start.row}
-        return Algorithm.init(self, task, start)._replace(memory=memory, rows=rows)
+        return Algorithm.init(self, task, start, ctx)._replace(memory=memory, rows=rows)
 
-    def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:
+    def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
         new, info = task.step(state, batch)
         return new._replace(memory={**state.memory, "learned": state.memory["learned"] + self.steps}), info
 
-    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         memory = {**state.memory, "woke": state.memory["woke"] + 1}
         rows = {**state.rows, "twice": 2 * state.rows["twice"]}
         return state._replace(memory=memory, rows=rows), {"woke": memory["woke"]}
@@ -237,10 +237,10 @@ class Counting(Algorithm):
 class SecondModel(KDPDFL):
     """KD-PDFL that keeps the running mean of its models in memory."""
 
-    def init(self, task: Task, start: Start) -> State:
-        return KDPDFL.init(self, task, start)._replace(memory=dict(start.params))
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
+        return KDPDFL.init(self, task, start, ctx)._replace(memory=dict(start.params))
 
-    def local(self, task: Task, state: State, batch: Batch) -> tuple[State, Info]:
+    def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
         new, info = task.step(state, batch)
         mean = {k: (9 * v + new.params[k]) / 10 for k, v in state.memory.items()}
         return new._replace(memory=mean), info

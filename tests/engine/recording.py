@@ -28,10 +28,10 @@ class Recording:
     def exchange(self, row: Mapping[str, Any]) -> None:
         self.rows["exchanges"].append(copy.deepcopy(dict(row)))
 
-    def mark(self) -> dict[str, int]:
+    def checkpoint_offsets(self) -> dict[str, int]:
         return {name: len(rows) for name, rows in self.rows.items()}
 
-    def rewind(self, mark: Mapping[str, int]) -> None:
+    def truncate_to(self, mark: Mapping[str, int]) -> None:
         for name, rows in self.rows.items():
             del rows[mark.get(name, 0) :]
 

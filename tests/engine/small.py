@@ -9,16 +9,29 @@ from torch import Tensor
 
 from coterie.core.registry import known
 from coterie.core.task import Task
+from coterie.core.types import Batch, Context, State, Tensors
+from coterie.engine.analytic import analytic_model
 from coterie.engine.checkpoint import load
-from coterie.engine.execution import ByHand, Stacked
-from coterie.engine.network import network
-from coterie.engine.preparation import Plan, prepare
-from coterie.engine.simulate import simulate
+from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution, _step
+from coterie.engine.layout import AlgorithmGroup
+from coterie.engine.plan import Plan, prepare
+from coterie.engine.runner import simulate
 from coterie.engine.simulator import Simulator
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
+from tests.trees import one_by_one
 
-__all__ = ["EVERY_METHOD", "Outcome", "by_hand", "experiment", "finished", "hard", "outcome", "simulator"]
+__all__ = [
+    "EVERY_METHOD",
+    "LoopExecution",
+    "Outcome",
+    "by_hand",
+    "experiment",
+    "finished",
+    "hard",
+    "outcome",
+    "simulator",
+]
 
 EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in known("algorithm")} | {
     "FedAvg+": {"switch": 12}
@@ -101,7 +114,7 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
     found = {}
     for number, stack in enumerate(plan.stacks):
         file = recording.path / f"checkpoint-{number}.safetensors"
-        tensors = load(file, plan.experiment.fingerprint(), plan.data()).tensors
+        tensors = load(file, plan.experiment.fingerprint(), plan.data_hash()).tensors
         for g, group in enumerate(stack.groups):
             for member in group.members:
                 own = {k: t[member.clients] for k, t in tensors.items() if k.split("/")[0] in _WHOLE}
@@ -111,7 +124,9 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
                 m = member.schedule.clients
                 for part, width in (("memory", None), ("rows", m)):
                     kept = {k: t[inside] for k, t in tensors.items() if k.startswith(f"{part}/{g}/")}
-                    own |= {f"{part}/{k.split('/', 2)[2]}": t[:, :width] for k, t in kept.items()}
+                    own |= {
+                        f"{part}/{k.split('/', 2)[2]}": t[:, :width] if width else t for k, t in kept.items()
+                    }
                 rows = {
                     name: [
                         {k: v for k, v in r.items() if k != "world"} for r in rows if r["world"] == member.id
@@ -125,14 +140,37 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
 _WHOLE = ("params", "buffers", "optim", "steps", "diverged")
 
 
-def by_hand(task: Task) -> ByHand:
+def by_hand(task: Task) -> AnalyticExecution:
     """The execution for known layers, of samples that are features."""
-    known = network(task, [1])
+    known = analytic_model(task, [1])
     assert known
-    return ByHand(task, known)
+    return AnalyticExecution(task, known)
+
+
+class LoopExecution(Execution):
+    """One client after the other, each as it would compute alone: what the engine is held against."""
+
+    side_by_side = False
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def step(
+        self,
+        group: AlgorithmGroup,
+        hyper: Tensors,
+        state: State,
+        batch: Batch,
+        ctx: Context,
+        learns: Tensor | None,
+    ) -> tuple[State, Tensor]:
+        def one(*given: Any) -> tuple[State, Tensor]:
+            return _step(self.task, group, *given, *([None] if learns is None else []))
+
+        return one_by_one(one)(*(g for g in (hyper, state, batch, ctx, learns) if g is not None))
 
 
 def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:
     """The only stack of an experiment, before its first iteration."""
     (stack,) = prepare(experiment).stacks
-    return Simulator(stack, Stacked(stack.task), progress)
+    return Simulator(stack, VmapExecution(stack.task), progress)

@@ -23,6 +23,7 @@ TENSORS = {
     "buffers/n": torch.tensor(5),
     "optim/none": torch.zeros(0, 2),
 }
+TENSORS["memory/0/again"] = TENSORS["params/x"]  # one tensor under two names
 MOMENT = Checkpoint("feed", "beef", 1, 17, {"metrics": 120, "exchanges": 0}, TENSORS)
 
 
@@ -133,11 +134,11 @@ def test_other_data_are_noticed(tmp_path: Path) -> None:
 def test_a_simulator_goes_on_from_its_tensors() -> None:
     one, other = simulator(hard()), simulator(hard())
     while one.t < 9:
-        one.advance()
+        one.step_to_next_event()
     other.restore(Checkpoint("", "", 0, one.t, {}, clone(one.tensors())))
     for s in (one, other):
         while s.t < s.stack.iterations:
-            s.advance()
+            s.step_to_next_event()
     same(other.tensors(), one.tensors())
 
 

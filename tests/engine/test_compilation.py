@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.engine.execution import ByHand, Stacked
-from coterie.engine.preparation import choose_execution, prepare
+from coterie.engine.execution import AnalyticExecution, VmapExecution
+from coterie.engine.plan import choose_execution, prepare
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment, finished, hard
 from tests.trees import same
@@ -53,7 +53,7 @@ def test_long_runs_are_compiled(
     e = experiment(compile=how, train__iterations=iterations, model__dropout=dropout)
     (stack,) = prepare(e).stacks
     execution = choose_execution(stack, None)
-    assert isinstance(execution, Stacked if dropout else ByHand)
+    assert isinstance(execution, VmapExecution if dropout else AnalyticExecution)
     assert execution.compiled is compiled
 
 
@@ -62,6 +62,6 @@ def test_clients_with_convolutions_go_side_by_side_uncompiled(monkeypatch: pytes
     e = experiment(data__set="digits", model={"name": "cnn"}, train__iterations=10**9)
     (stack,) = prepare(e).stacks
     execution = choose_execution(stack, None)
-    assert isinstance(execution, ByHand)
+    assert isinstance(execution, AnalyticExecution)
     assert not execution.compiled
     assert execution.side_by_side

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.engine.execution import OneByOne, Stacked
-from coterie.engine.preparation import prepare
-from coterie.engine.simulate import simulate
+from coterie.engine.execution import VmapExecution
+from coterie.engine.plan import prepare
+from coterie.engine.runner import simulate
 from tests.engine.recording import Recording, Watcher
-from tests.engine.small import EVERY_METHOD, by_hand, experiment, outcome, simulator
+from tests.engine.small import EVERY_METHOD, LoopExecution, by_hand, experiment, outcome, simulator
 
 # Client 1's inputs are so large that its first step overflows, and its second loss is not a number.
 OVERFLOW: dict[str, Any] = {
@@ -25,10 +25,11 @@ OVERFLOW: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("execution", [Stacked, OneByOne, by_hand])
+@pytest.mark.parametrize("execution", [VmapExecution, LoopExecution, by_hand])
 def test_it_is_named_left_alone_and_reported(tmp_path: Path, execution: Any) -> None:
     watcher, recording = Watcher(), Recording(tmp_path)
-    plan = prepare(experiment(methods=EVERY_METHOD, **OVERFLOW))
+    deep = {**OVERFLOW, "model": {"name": "mlp", "hidden": [5]}}  # some algorithms send all but the head
+    plan = prepare(experiment(methods=EVERY_METHOD, **deep))
     simulate(plan, recording, progress=watcher, execution=execution)
     assert len(watcher.notices) == len(EVERY_METHOD)
     for name in EVERY_METHOD:
@@ -53,27 +54,27 @@ def test_the_others_are_as_if_it_were_absent() -> None:
     """Once it has diverged, nobody hears it, and it hears nobody."""
     s = simulator(experiment(methods=["FedAvg"], **OVERFLOW, exchange__stars=3, train__personalize=0.0))
     while s.t < 4:
-        s.advance()
+        s.step_to_next_event()
     assert s.diverged.tolist() == [0, 2, 0]
     before = {k: v.clone() for k, v in s.clients.whole.params.items()}
-    s.advance()
+    s.step_to_next_event()
     assert s.t == 5
     for k, now in s.clients.whole.params.items():
         mean = (before[k][0] + before[k][2]) / 2
         torch.testing.assert_close(now[[0, 2]], mean.expand(2, *mean.shape), rtol=1e-6, atol=1e-7)
         torch.testing.assert_close(now[1], before[k][1], rtol=0, atol=0, equal_nan=True)
     assert int(s.bytes[0]) == 2 * 6 * 4  # two sound stars hear each other: one message each of six numbers
-    s.advance()
+    s.step_to_next_event()
     assert int(s.bytes[0]) == 4 * 6 * 4
 
 
 def test_who_heard_only_those_who_diverged_heard_nobody() -> None:
     s = simulator(experiment(methods=["KD-PDFL"], **OVERFLOW, exchange__stars=1, exchange__cap=1))
     while s.t < 4:
-        s.advance()
+        s.step_to_next_event()
     s.diverged[:] = torch.tensor([2, 2, 0])
     before = {k: v.clone() for k, v in s.tensors().items()}
-    assert [s.advance(), s.advance()] == [[], []]
+    assert [s.step_to_next_event(), s.step_to_next_event()] == [[], []]
     assert s.t == 6
     for k, v in before.items():
         torch.testing.assert_close(s.tensors()[k], v, rtol=0, atol=0, equal_nan=True)
@@ -82,12 +83,12 @@ def test_who_heard_only_those_who_diverged_heard_nobody() -> None:
 def test_it_stays_as_it_was_when_it_diverged() -> None:
     s = simulator(experiment(methods=["Local"], **OVERFLOW))
     while s.t < 4:
-        s.advance()
+        s.step_to_next_event()
     stuck = {k: v[1].clone() for k, v in s.tensors().items() if k.startswith(("params", "optim"))}
     assert s.diverged[1] == 2
     s.evaluate()
     while s.t < 14:
-        s.advance()
+        s.step_to_next_event()
     for k, v in stuck.items():
         torch.testing.assert_close(s.tensors()[k][1], v, rtol=0, atol=0, equal_nan=True)
     assert s.steps.tolist() == [6, 0, 6]  # iterations 7, 8, 9 and 12, 13, 14
@@ -110,7 +111,7 @@ def test_one_world_does_not_harm_another() -> None:
     both = simulator(experiment(grid={"train.lr": [0.1, 1e30]}, dtype="float32"))
     for s in (good, both):
         while s.t < s.stack.iterations:
-            s.advance()
+            s.step_to_next_event()
     assert both.diverged[:4].tolist() == [0] * 4
     assert bool((both.diverged[4:] > 0).all())
     for k, v in good.clients.whole.params.items():

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from coterie.core.task import Task
-from coterie.engine.execution import ByHand, OneByOne, Stacked
-from coterie.engine.network import network
-from coterie.engine.preparation import prepare
+from coterie.engine.analytic import analytic_model
+from coterie.engine.execution import AnalyticExecution, VmapExecution
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from tests.engine.recording import Watcher
-from tests.engine.small import EVERY_METHOD, Outcome, by_hand, experiment, finished, hard
+from tests.engine.small import EVERY_METHOD, LoopExecution, Outcome, by_hand, experiment, finished, hard
 from tests.trees import same
 
 CLOSE = 1e-10
@@ -47,8 +47,8 @@ def run(e: Experiment, folder: Path, **options: Any) -> dict[tuple[str, int], Ou
 )
 def test_stacked_is_one_by_one(tmp_path: Path, changes: dict[str, Any]) -> None:
     plan = prepare(hard(methods=EVERY_METHOD, **changes))
-    stacked = finished(plan, tmp_path / "stacked", execution=Stacked)
-    alone = finished(plan, tmp_path / "alone", execution=OneByOne)
+    stacked = finished(plan, tmp_path / "stacked", execution=VmapExecution)
+    alone = finished(plan, tmp_path / "alone", execution=LoopExecution)
     assert {name for name, _ in stacked} == set(EVERY_METHOD)
     for key, want in alone.items():
         check(stacked[key], want)
@@ -56,13 +56,38 @@ def test_stacked_is_one_by_one(tmp_path: Path, changes: dict[str, Any]) -> None:
 
 # A bias before a normalisation has no gradient but rounding errors, which a small eps would blow up.
 @pytest.mark.parametrize(
-    "optimizer", ["sgd", {"name": "sgd", "momentum": 0.5}, {"name": "adam", "eps": 1e-3}], ids=str
+    "optimizer", ["sgd", {"name": "sgd", "momentum": 0.5}, {"name": "adam", "eps": 0.1}], ids=str
 )
 def test_by_hand_is_one_by_one(tmp_path: Path, optimizer: Any) -> None:
     """With known layers, with clients that stand still now and then, side by side in threads."""
     plan = prepare(hard(methods=EVERY_METHOD, model__dropout=0.0, train__optimizer=optimizer))
     hand = finished(plan, tmp_path / "hand", execution=by_hand)
-    alone = finished(plan, tmp_path / "alone", execution=OneByOne)
+    alone = finished(plan, tmp_path / "alone", execution=LoopExecution)
+    for key, want in alone.items():
+        check(hand[key], want)
+
+
+OWN_STEPS = {name: {"name": f"tests.engine.own_steps:{name}"} for name in ("Ditto", "FedRep")}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train__optimizer": "sgd"},
+        {"train__optimizer": {"name": "adam", "eps": 1e-3}},
+        {"model": {"name": "cnn", "channels": [3], "norm": "batch"}, "train__optimizer": "sgd"},
+    ],
+    ids=["sgd", "adam", "side by side in threads"],
+)
+def test_own_steps_by_hand_are_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    """Two models of which one pulls, parts that stand still in turn, beside methods with the default step."""
+    data = {"data__set": "digits"} if "model" in changes else {"model__dropout": 0.0}
+    plan = prepare(hard(methods={**OWN_STEPS, "FedAvg": {}}, **{**data, **changes}))
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    hand = finished(plan, tmp_path / "hand")
+    alone = finished(plan, tmp_path / "alone", execution=LoopExecution)
     for key, want in alone.items():
         check(hand[key], want)
 
@@ -147,7 +172,7 @@ def test_blocks_and_strides_change_nothing(tmp_path: Path, monkeypatch: pytest.M
         check(cut[key], want)
 
 
-class Cramped(ByHand):
+class Cramped(AnalyticExecution):
     """Runs out of memory where more than two clients step at once, now and then in the middle."""
 
     taken = 0
@@ -165,7 +190,7 @@ def test_out_of_memory_it_goes_on_with_fewer_clients_at_a_time(tmp_path: Path) -
     watcher = Watcher()
 
     def cramped(task: Task) -> Cramped:
-        known = network(task, [1])
+        known = analytic_model(task, [1])
         assert known
         return Cramped(task, known)
 

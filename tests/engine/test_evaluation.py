@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
+from torch import Tensor
 
 from coterie.core.data import Federation, Split
 from coterie.core.task import Task
-from coterie.core.types import State
-from coterie.engine.evaluation import accuracies, accuracy
-from coterie.engine.feed import Feed
+from coterie.core.types import Probe, State
+from coterie.engine.batches import StackedData
+from coterie.engine.evaluation import Predictor, accuracies, accuracy, predictors
+from coterie.engine.layout import take_clients
 from tests.engine.small import hard, simulator
+from tests.plugins.algorithms.everything import Everything
 from tests.trees import clone, same
 
 
-def two_clients() -> tuple[Task, Feed, State]:
+def two_clients() -> tuple[Task, StackedData, list[Predictor]]:
     """Inputs 0..5 with a linear model each: label 1 from 2.5 (client 0), from 4.5 (client 1)."""
     pool = torch.arange(6.0)[:, None]
     rows = torch.arange(6)
@@ -28,8 +33,9 @@ def two_clients() -> tuple[Task, Feed, State]:
     task = Task(torch.nn.Linear(1, 2).double())
     weight = torch.tensor([[[0.0], [1.0]], [[0.0], [1.0]]], dtype=torch.float64)
     bias = torch.tensor([[2.5, 0.0], [4.5, 0.0]], dtype=torch.float64)
-    feed = Feed.of([federation], [0], "all", torch.device("cpu"), torch.float64)
-    return task, feed, State({"weight": weight, "bias": bias}, {}, {}, {}, {})
+    feed = StackedData.of([federation], [0], "all", torch.device("cpu"), torch.float64)
+    state = State({"weight": weight, "bias": bias}, {}, {}, {}, {})
+    return task, feed, [Predictor.plain(task, slice(0, 2), state)]
 
 
 def test_accuracy_by_hand() -> None:
@@ -45,23 +51,54 @@ def test_accuracy_by_hand() -> None:
 @pytest.mark.parametrize("chunk", [1, 200, 1000])
 def test_in_several_goes_it_is_the_same(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     s = simulator(hard(methods=["Local", "FedAvg"], seeds=[0, 1]))
-    s.advance()
-    whole = accuracies(s.stack.task, s.stack.feed, s.clients.whole)
-    monkeypatch.setattr("coterie.engine.memory.PASSING", chunk)
-    same(accuracies(s.stack.task, s.stack.feed, s.clients.whole), whole)
+    s.step_to_next_event()
+    parts = predictors(s.stack, s.clients, s.t)
+    assert len(parts) == 1
+    whole = accuracies(s.stack.task, s.stack.data, parts)
+    monkeypatch.setattr("coterie.engine.memory_budget.TEMPORARY_BYTES", chunk)
+    same(accuracies(s.stack.task, s.stack.data, parts), whole)
 
 
 def test_no_samples_at_all() -> None:
-    task, feed, state = two_clients()
+    task, feed, (one,) = two_clients()
     none = feed.validation
     part = type(none)(none.index[:0], none.label[:0], none.first * 0, none.count * 0)
-    assert bool(accuracy(task, feed, part, state).isnan().all())
+    assert bool(accuracy(task, feed, part, one).isnan().all())
+
+
+@dataclass(frozen=True)
+class Second(Everything):
+    """Tests its second model, of which the scores are turned round."""
+
+    def predict(self, task: Task, state: State, x: Tensor, probe: Probe) -> Tensor:
+        return -Everything.predict(self, task, state, x, probe)
+
+
+@pytest.mark.parametrize(("name", "sign"), [("Everything", 1), ("Second", -1)])
+def test_what_is_tested_is_what_the_algorithm_says(name: str, sign: int) -> None:
+    """Beside an algorithm that tests its parameters; each client as it would test itself, bare."""
+    home = {"Everything": "tests.plugins.algorithms.everything", "Second": "tests.engine.test_evaluation"}
+    methods = {"FedAvg": {}, "second": {"name": f"{home[name]}:{name}"}}
+    s = simulator(hard(methods=methods))
+    while s.t < 8:
+        s.step_to_next_event()
+    parts = predictors(s.stack, s.clients, s.t)
+    assert [part.clients for part in parts] == [slice(0, 6), slice(6, 12)]
+    found = accuracies(s.stack.task, s.stack.data, parts)["global"]
+    data, task = s.stack.data, s.stack.task
+    for i in range(12):
+        group, inside = s.stack.groups[i // 6], i % 6
+        params, buffers = group.algorithm.model(take_clients(s.clients.parts[i // 6], inside))
+        first, count = int(data.uniform.first[i]), int(data.uniform.count[i])
+        x, y = data.samples(data.uniform, torch.arange(first, first + count))
+        scores = task.logits(State(params, buffers, {}, {}, {}), x) * (sign if i >= 6 else 1)
+        assert float(found[i]) == pytest.approx(float((scores.argmax(-1) == y).double().mean()))
 
 
 def test_looking_changes_nothing() -> None:
     s = simulator(hard())
     while s.t < 8:
-        s.advance()
+        s.step_to_next_event()
     before = clone(s.tensors())
     first, again = s.evaluate(), s.evaluate()
     after = s.tensors()
@@ -76,7 +113,7 @@ def test_looking_changes_nothing() -> None:
 def test_the_loss_is_the_mean_since_the_last_look() -> None:
     s = simulator(hard(exchange__every=50))
     while s.t < 10:
-        s.advance()
+        s.step_to_next_event()
     steps, total = s.steps.clone(), s.loss_sum.clone()
     learned = s.stack.members[0].schedule.learns(torch.arange(1, 11)).sum(dim=0)
     assert torch.equal(steps, learned)
@@ -90,7 +127,7 @@ def test_evaluations_are_when_they_are_due() -> None:
     s = simulator(hard())
     due = []
     while s.t < s.stack.iterations:
-        s.advance()
-        if s.due():
+        s.step_to_next_event()
+        if s.evaluation_due():
             due.append(s.t)
     assert due == [10, 20, 24]  # every ten, and the last

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from coterie.core.types import State
-from coterie.engine.exchange import broadcast, exchange, message_bytes
+from coterie.core.algorithm import Algorithm
+from coterie.core.task import Task
+from coterie.core.types import Context, Inbox, Info, Message, Probe, Reachable, State
+from coterie.engine.layout import take_clients
 from coterie.engine.simulator import Simulator
-from coterie.engine.stack import gather
+from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.schedule import Meeting
 from tests.engine.small import EVERY_METHOD, experiment, hard, simulator
 from tests.trees import clone, same
@@ -31,13 +35,13 @@ def meeting(s: Simulator, star: list[int], neighbour: list[list[int]], heard: li
 
 
 def client(s: Simulator, i: int) -> State:
-    return gather(s.clients.parts[0], torch.tensor(i))
+    return take_clients(s.clients.parts[0], torch.tensor(i))
 
 
 def test_the_star_averages_what_it_heard_by_hand() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
-    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
+    s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
     for k, now in s.clients.whole.params.items():
         mean = (before[k][0] + before[k][1] + before[k][3]) / 3
         torch.testing.assert_close(now[1], mean, rtol=0, atol=1e-15)
@@ -47,7 +51,7 @@ def test_the_star_averages_what_it_heard_by_hand() -> None:
 def test_stars_that_hear_each_other_read_the_models_from_before() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
-    exchange(s.stack, s.clients, meeting(s, [0, 1], [[1], [0]], [[1], [1]]), 5)
+    s.exchanges.mix(meeting(s, [0, 1], [[1], [0]], [[1], [1]]), 5)
     for k, now in s.clients.whole.params.items():
         mean = (before[k][0] + before[k][1]) / 2
         for star in (0, 1):
@@ -58,9 +62,9 @@ def test_neighbours_adopt_the_new_model_of_their_star() -> None:
     s = at_rest()
     before = clone(s.clients.whole.params)
     met = meeting(s, [3], [[0, 2]], [[1, 1]])
-    exchange(s.stack, s.clients, met, 5)
+    s.exchanges.mix(met, 5)
     met[0] = met[0]._replace(told=torch.tensor([[True, False]]))
-    broadcast(s.stack, s.clients, met, 6)
+    s.exchanges.adopt(met, 6)
     for k, now in s.clients.whole.params.items():
         assert torch.equal(now[0], now[3])
         assert not torch.equal(now[0], before[k][0])
@@ -75,7 +79,7 @@ def test_lost_replies_never_enter(method: str) -> None:
         s = at_rest({"name": method})
         for v in s.clients.whole.params.values():
             v[2] = value
-        exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
+        s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
         ends.append(clone(client(s, 1)))
     same(ends[1], ends[0])
     same(ends[2], ends[0])
@@ -85,7 +89,7 @@ def test_lost_replies_never_enter(method: str) -> None:
 def test_nobody_heard_changes_nothing(method: str) -> None:
     s = at_rest({"name": method})
     before = clone(s.tensors())
-    exchange(s.stack, s.clients, meeting(s, [1], [[0, 2, 3]], [[0, 0, 0]]), 5)
+    s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[0, 0, 0]]), 5)
     same(s.tensors(), before)
 
 
@@ -94,9 +98,11 @@ def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
     ends = []
     for heard in (0, 1):
         s = at_rest({"name": method})
-        s.clients.whole.params["3.bias"][2, 0] = torch.inf
-        events = exchange(s.stack, s.clients, meeting(s, [1], [[0, 2]], [[1, heard]]), 5)
-        assert all(e.neighbours == [0] for e in events)
+        for tensors in (s.clients.whole.params, s.clients.parts[0].memory):  # whichever model is sent
+            for tensor in tensors.values():
+                tensor[2] = torch.inf
+        events = s.exchanges.mix(meeting(s, [1], [[0, 2]], [[1, heard]]), 5)
+        assert all(e["neighbours"] == [0] for e in events)
         ends.append(clone(client(s, 1)))
     same(ends[1], ends[0])
 
@@ -114,13 +120,13 @@ def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
 def test_the_size_of_a_message(method: Any, numbers: int, dtype: str, size: int) -> None:
     s = at_rest(method, dtype=dtype)
-    assert message_bytes(s.stack, s.clients) == [numbers * size]
+    assert [m.weight for m in s.exchanges.mail] == [numbers * size]
 
 
 def test_running_statistics_travel_but_counters_do_not() -> None:
     s = at_rest(model__norm="batch")
     affine, statistics = 2 * 5, 2 * 5
-    assert message_bytes(s.stack, s.clients) == [(53 + affine + statistics) * 8]
+    assert [m.weight for m in s.exchanges.mail] == [(53 + affine + statistics) * 8]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +137,7 @@ def test_bytes_are_counted_by_hand(method: Any, each: int) -> None:
     s = at_rest(method, train__iterations=12, train__personalize=0.0)
     counted = {}
     while s.t < 12:
-        s.advance()
+        s.step_to_next_event()
         counted[s.t] = s.evaluate()[0]["bytes"]
     assert [counted[t] for t in (4, 5, 6, 9, 10, 11, 12)] == [n * 8 * each for n in (0, 3, 6, 6, 9, 12, 12)]
 
@@ -142,7 +148,7 @@ def test_a_lost_reply_is_sent_all_the_same_but_a_star_that_heard_none_is_silent(
     moves = []
     while s.t < 7:
         at = s.t
-        s.advance()
+        s.step_to_next_event()
         if s.t in (5, 6):
             assert s.t == at + 1
             same(s.clients.whole.params, before)
@@ -158,7 +164,7 @@ def test_what_is_written_down_is_what_is_remembered() -> None:
     rows = 0
     while s.t < s.stack.iterations:
         before = s.clients.parts[0].rows["w"].clone()
-        events = s.advance()
+        events = s.step_to_next_event()
         after = s.clients.parts[0].rows["w"]
         touched = []
         for row in events:
@@ -171,14 +177,14 @@ def test_what_is_written_down_is_what_is_remembered() -> None:
             assert len(row["weight"]) == len(row["distance"]) == len(row["neighbours"])
             assert after[own, row["neighbours"]].tolist() == row["weight"]
             heard = len(row["neighbours"])
-            size = int(s.stack.feed.train.count[own])
+            size = int(s.stack.data.train.count[own])
             alone = sum(row["weight"]) == 0
             assert row["confidence"] == pytest.approx(1 if alone else min(size / 100, 1 / (heard + 1)))
             rows += 1
         others = torch.ones(len(after), dtype=torch.bool)
         others[touched] = False
         assert torch.equal(after[others], before[others])
-    assert kinds == {"wake"}
+    assert kinds == {"mix"}
     assert rows > 10
 
 
@@ -186,23 +192,23 @@ def test_neighbours_that_mix_write_that_down_too() -> None:
     s = simulator(experiment(methods={"KD-PDFL": {"adoption": "mix"}}))
     rows: list[dict[str, Any]] = []
     while s.t < 6:
-        rows += s.advance()
-    wake, *received = rows
-    assert (wake["kind"], wake["t"], len(wake["neighbours"])) == ("wake", 5, 3)
-    assert [(r["kind"], r["t"], r["neighbours"]) for r in received] == [("receive", 6, [wake["client"]])] * 3
-    assert [r["client"] for r in received] == wake["neighbours"]
-    for r in received:
-        assert s.clients.parts[0].rows["w"][r["client"], wake["client"]] == r["weight"][0]
+        rows += s.step_to_next_event()
+    mixed, *adopted = rows
+    assert (mixed["kind"], mixed["t"], len(mixed["neighbours"])) == ("mix", 5, 3)
+    assert [(r["kind"], r["t"], r["neighbours"]) for r in adopted] == [("adopt", 6, [mixed["client"]])] * 3
+    assert [r["client"] for r in adopted] == mixed["neighbours"]
+    for r in adopted:
+        assert s.clients.parts[0].rows["w"][r["client"], mixed["client"]] == r["weight"][0]
 
 
 def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for chunk in (256 << 20, 1):
-        monkeypatch.setattr("coterie.engine.memory.PASSING", chunk)
+        monkeypatch.setattr("coterie.engine.memory_budget.TEMPORARY_BYTES", chunk)
         s = simulator(hard(methods=EVERY_METHOD))
         rows = []
         while s.t < s.stack.iterations:
-            rows += s.advance()
+            rows += s.step_to_next_event()
         found.append((s.tensors(), rows))
     same(found[1][0], found[0][0], 1e-12)
     assert [(r["t"], r["client"], r["neighbours"]) for r in found[1][1]] == [
@@ -216,7 +222,7 @@ def test_memory_and_rows_of_a_method_belong_to_each_client_and_name() -> None:
     """A method may begin with one tensor for all clients, or under two names."""
     s = simulator(experiment(methods={"c": "tests.engine.nets:Counting"}, train__iterations=8))
     while s.t < 8:
-        s.advance()
+        s.step_to_next_event()
     (star,) = s.stack.members[0].schedule.meeting(5).star.tolist()
     _, _, _, memory, rows = s.clients.parts[0]
     assert memory["woke"].tolist() == [float(i == star) for i in range(4)]
@@ -233,9 +239,80 @@ def test_methods_with_a_step_of_their_own_stand_behind_the_others() -> None:
     methods = {"one": counting, "FedAvg": {}, "two": {"name": counting, "steps": 2.0}, "Local": {}}
     s = simulator(experiment(methods=methods, train__iterations=8))
     assert [type(g.algorithm).__name__ for g in s.stack.groups] == ["FedAvg", "Local", "Counting"]
-    assert [lane.clients for lane in s.lanes] == [slice(0, 8), slice(8, 16)]
+    assert [one.clients for one in s.ranges] == [slice(0, 8), slice(8, 16)]
     while s.t < 8:
-        s.advance()
+        s.step_to_next_event()
     assert s.clients.parts[2].memory["learned"].tolist() == [6.0] * 4 + [12.0] * 4
     start = s.stack.initial().whole.params["1.weight"]
     assert ((s.clients.whole.params["1.weight"] - start).abs().amax(dim=(1, 2)) > 0).all()
+
+
+# Questions, listening, weights of messages ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Even(FedAvg):
+    """Asks only neighbours of an even number, and says that half of a message is enough."""
+
+    def ask(self, task: Task, state: State, reachable: Reachable, ctx: Context) -> Tensor:
+        return reachable.slot % 2 == 0  # of padding, too: it is not asked all the same
+
+    def wire_bytes(self, message: Message) -> int:
+        return Algorithm.wire_bytes(self, message) // 2
+
+
+def test_only_those_who_are_asked_are_heard_told_and_counted() -> None:
+    s = at_rest("tests.engine.test_exchange:Even", train__iterations=7, train__personalize=0.0)
+    (star,) = s.stack.members[0].schedule.meeting(5).star.tolist()
+    while s.t < 4:
+        s.step_to_next_event()
+    before = clone(s.clients.whole.params)
+    asked = [i for i in range(4) if i % 2 == 0 and i != star]
+    s.step_to_next_event()
+    for k, now in s.clients.whole.params.items():
+        mean = torch.stack([before[k][i] for i in (star, *asked)]).mean(dim=0)
+        torch.testing.assert_close(now[star], mean, rtol=0, atol=1e-15)
+    assert int(s.bytes[0]) == len(asked) * 53 * 8 // 2
+    s.step_to_next_event()
+    assert int(s.bytes[0]) == 2 * len(asked) * 53 * 8 // 2
+    for k, now in s.clients.whole.params.items():
+        for i in range(4):
+            assert torch.equal(now[i], now[star]) == (i in asked or i == star), k
+
+
+def test_nobody_sends_what_nobody_listens_to() -> None:
+    s = at_rest({"name": "FedAvg", "adoption": "ignore"}, train__iterations=7, train__personalize=0.0)
+    while s.t < 7:
+        s.step_to_next_event()
+    assert int(s.bytes[0]) == 3 * 53 * 8
+
+
+@dataclass(frozen=True)
+class Sized(FedAvg):
+    """Sends the number of its samples instead of a model: an offer that looks."""
+
+    def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        return {"size": probe.mask.sum().to(probe.size)[None] + 0 * ctx.t}
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        return state, {"distance": inbox.messages["size"][:, 0]}
+
+
+def test_an_offer_that_looks_is_given_the_senders_own_samples() -> None:
+    s = at_rest("tests.engine.test_exchange:Sized")
+    assert [mail.looks for mail in s.exchanges.mail] == [True]
+    (row,) = s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
+    assert row["distance"] == s.stack.data.owned[[0, 3]].tolist()
+    assert [mail.looks for mail in at_rest("KD-PDFL").exchanges.mail] == [False]
+
+
+def test_gradients_are_counted() -> None:
+    methods = {"FedAvg": {}, "all": {"name": "tests.plugins.algorithms.everything:Everything"}}
+    s = simulator(experiment(methods=methods, train__iterations=7))
+    while s.t < 7:
+        s.step_to_next_event()
+    # four clients, iterations 1 to 4 and 7
+    assert {s.stack.members[r["world"]].world.name: r["gradients"] for r in s.evaluate()} == {
+        "FedAvg": 4 * 5,
+        "all": 2 * 4 * 5,
+    }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from tests.engine.recording import Watcher
 from tests.engine.small import EVERY_METHOD, Outcome, experiment, finished, hard

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from coterie.core.dropout import KEY, with_streams
 from coterie.core.registry import find
-from coterie.engine.feed import Feed
-from coterie.engine.preparation import prepare
+from coterie.engine.batches import StackedData
+from coterie.engine.plan import prepare
 from coterie.engine.simulator import Simulator
 from tests.engine.small import experiment, simulator
 from tests.trees import same
@@ -36,11 +36,13 @@ def trained(model: str, **changes: Any) -> Simulator:
     }
     s = simulator(experiment(**settings | changes))
     while s.t < STEPS:
-        s.advance()
+        s.step_to_next_event()
     return s
 
 
-def by_hand(model: nn.Module, make: Any, feed: Feed, client: int, state: dict[str, Tensor]) -> nn.Module:
+def by_hand(
+    model: nn.Module, make: Any, feed: StackedData, client: int, state: dict[str, Tensor]
+) -> nn.Module:
     """The same steps of one client with autograd and `torch.optim`."""
     model = with_streams(model.double())
     model.load_state_dict(state)
@@ -48,7 +50,7 @@ def by_hand(model: nn.Module, make: Any, feed: Feed, client: int, state: dict[st
     one = slice(client, client + 1)
     for t in range(1, STEPS + 1):
         now = torch.tensor([t])
-        x, y = feed.samples(feed.train, feed.draws(now, one, BATCH)[0, 0])
+        x, y = feed.samples(feed.train, feed.batch_positions(now, one, BATCH)[0, 0])
         for name, buffer in model.named_buffers():
             if name.endswith(KEY):
                 buffer.copy_(feed.keys(now, one)[0, 0])
@@ -85,7 +87,7 @@ def test_a_plain_loop_gives_the_same(
         )  # Adam blows up rounding errors of 0
     s = trained(f"tests.engine.nets:{name}", train__optimizer=optimizer, **changes)
     start, end = s.stack.initial().whole, s.clients.whole
-    feed, factory = s.stack.feed, find("model", f"tests.engine.nets:{name}")
+    feed, factory = s.stack.data, find("model", f"tests.engine.nets:{name}")
     for client in range(3):
         first = {k: v[client] for k, v in {**start.params, **start.buffers}.items()}
         model = factory(tuple(feed.pool.shape[1:]), len(s.stack.members[0].federation.classes))
@@ -100,10 +102,10 @@ def test_a_plain_loop_gives_the_same(
 
 def test_running_statistics_move_by_hand() -> None:
     s = trained("tests.engine.nets:batch_norm", train__lr=1e-12)
-    feed, start = s.stack.feed, s.stack.initial().whole.params
+    feed, start = s.stack.data, s.stack.initial().whole.params
     mean = torch.zeros(8, dtype=torch.float64)
     for t in range(1, STEPS + 1):
-        x, _ = feed.samples(feed.train, feed.draws(torch.tensor([t]), slice(1, 2), BATCH)[0, 0])
+        x, _ = feed.samples(feed.train, feed.batch_positions(torch.tensor([t]), slice(1, 2), BATCH)[0, 0])
         inner = x @ start["1.weight"][1].T + start["1.bias"][1]
         mean = 0.7 * mean + 0.3 * inner.mean(dim=0)
     buffers = s.clients.whole.buffers

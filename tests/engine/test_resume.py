@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import CheckpointError, RunError
-from coterie.engine.preparation import Plan, prepare
-from coterie.engine.simulate import simulate
+from coterie.engine.plan import Plan, prepare
+from coterie.engine.runner import simulate
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
 from tests.engine.small import EVERY_METHOD, hard, outcome
@@ -58,7 +58,7 @@ def test_stopped_after_every_event(tmp_path: Path, make: Any, stacks: int) -> No
         stop = partial(_second, itertools.count())
         run(prepare(make()), tmp_path / "stopped", recording, resume=stops > 0, stop=stop)
         stops += 1
-    assert stops > 10
+    assert stops > 8  # between an exchange and its broadcast it does not stop
     equal(recording, want, plan)
 
 

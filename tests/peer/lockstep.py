@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import torch
@@ -56,6 +57,7 @@ async def advance(
     """All iterations, in step: everybody waits for everybody."""
     schedule = hosts[0].local_client.client.schedule
     slots = {host.name: slot for slot, host in enumerate(hosts)}
+    asked: dict[int, set[int]] = {}
     for t in range(1, iterations + 1):
         phase = schedule.phase(t)
         if phase == "local":
@@ -68,18 +70,28 @@ async def advance(
             continue
         if phase == "exchange":
             meeting = schedule.meeting(t)
+            asked = {
+                star: set(compress(there, hosts[star].local_client.ask(there)))
+                for star, there in _pairs(meeting, meeting.asked)
+            }
             replies = {
-                star: [await transports[star].pull(hosts[j].name, addresses[j]) for j in heard]
+                star: [
+                    await transports[star].pull(hosts[j].name, addresses[j])
+                    for j in heard
+                    if j in asked[star]
+                ]
                 for star, heard in _pairs(meeting, meeting.heard)
             }
             for star, letters in replies.items():  # only now: everybody read the models from before
                 hosts[star].local_client.mix([ReceivedMessage(slots[x.sender], x.message) for x in letters])
+            asked = {star: who for star, who in asked.items() if replies[star]}
         else:
             meeting = schedule.meeting(t - 1)
             for star, told in _pairs(meeting, meeting.told):
                 letter = await hosts[star].offer("")
                 for j in told:
-                    assert await transports[star].push(hosts[j].name, addresses[j], letter)
+                    if j in asked.get(star, ()):
+                        assert await transports[star].push(hosts[j].name, addresses[j], letter)
             for host in hosts:
                 for letter in host.pushed:
                     host.local_client.adopt(ReceivedMessage(slots[letter.sender], letter.message))

@@ -10,7 +10,7 @@ import torch
 
 from coterie.core.errors import ConfigError, ModelError
 from coterie.core.types import State
-from coterie.engine.feed import Feed
+from coterie.engine.batches import StackedData
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.peer.learning.client import Client, ClientData, LocalClient, ReceivedMessage, dry_run
@@ -34,12 +34,12 @@ def client(number: int = 2, probe: int | None = None, experiment: Experiment = E
 def test_it_draws_what_the_simulator_draws(probe: int | None) -> None:
     one = client(2, probe)
     federation = Dealer(None).federation(E, 0)
-    feed = Feed.of([federation], [0], probe or "all", torch.device("cpu"), torch.float64)
+    feed = StackedData.of([federation], [0], probe or "all", torch.device("cpu"), torch.float64)
     local_client = LocalClient(one)
     for t in (1, 63, 64, 65, 200):
         rows, key = local_client._draws(t)
         ts, at = torch.tensor([t]), slice(2, 3)
-        x, y = feed.samples(feed.train, feed.draws(ts, at, one.batch)[0, 0])
+        x, y = feed.samples(feed.train, feed.batch_positions(ts, at, one.batch)[0, 0])
         same((one.own.train.x[rows], one.own.train.y[rows]), (x, y))
         assert key == feed.keys(ts, at)[0, 0]
     mine, theirs = one.draw_probe(7), feed.probe(torch.tensor([2]), 7)
@@ -107,7 +107,7 @@ def test_no_reply_changes_nothing() -> None:
 def test_accuracy_is_a_share_and_none_without_samples(tmp_path: Path) -> None:
     one = peer_config(1, tmp_path, data={"validation": 0.0})
     peer = one.client_of("p1", one.federation(None))
-    found = peer.accuracy(peer.first())
+    found = peer.accuracy(peer.first(), 0)
     assert found.keys() == {"personal", "global", "validation"}
     assert found["validation"] is None
     assert isinstance(found["personal"], float)

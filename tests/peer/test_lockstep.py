@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coterie.core.registry import known
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment, World
 from coterie.peer.transport.grpc_client import GrpcTransport
 from coterie.peer.transport.grpc_server import GrpcServer
@@ -22,6 +22,7 @@ from tests.peer.loopback import FakeCA
 from tests.trees import same
 
 CLOSE = 1e-10
+EVERYTHING = {"name": "tests.plugins.algorithms.everything:Everything"}
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "adam, a probe of five": {
@@ -34,11 +35,27 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "base": {"name": "FedAvg", "share": "base"},
         },
     },
+    "everything, on all its samples": {"methods": {"all": EVERYTHING}, "train__personalize": 0.2},
+    "everything, on a probe of five, attacked": {
+        "methods": {"some": {**EVERYTHING, "noise": 0.1}},
+        "exchange__probe": 5,
+        "exchange__holdout": 0.5,
+        "attack": {"name": "gaussian_noise", "share": 0.3},
+    },
     "tokens": {
         "model": {"name": "tests.engine.nets:Tokens"},
         "data__set": "tests.engine.nets:sentences",
         "exchange__probe": 5,
         "methods": {"KD-PDFL": {}, "FedAvg": {}},
+    },
+    "few are asked, much is set": {
+        "methods": {
+            "friends": {"name": "PENS", "sampled": 2, "top": 1, "switch": 12, "adoption": "average"},
+            "now": {"name": "Ditto", "pull": "now", "share": "!norm", "adoption": "mix"},
+            "head": {"name": "FedRep", "head": 0.3, "head_rate": 3.0},
+            "clipped": {"name": "FedAvg-Gaussian", "clip": 1.0, "adoption": "average"},
+        },
+        "train__optimizer": {"name": "adam", "weight_decay": 0.01},
     },
     "attacked": {
         "attack": {"name": "sign_flip", "share": 0.3},
@@ -78,7 +95,11 @@ def check(world: World, over: Over, folder: Path, want: Want) -> None:
     hosts = hosts_of(world)
     asyncio.run(over(hosts, folder, world.experiment.train.iterations))
     got = tensors([h.local_client.now.state for h in hosts])
-    same(got, {k: v for k, v in want[world.name, world.seed].tensors.items() if "/" in k}, CLOSE)
+    outcome = want[world.name, world.seed]
+    same(got, {k: v for k, v in outcome.tensors.items() if "/" in k}, CLOSE)
+    clients = [h.local_client for h in hosts]
+    tested = [c.client.accuracy(c.now.state, c.now.t)["personal"] for c in clients]
+    assert tested == pytest.approx(outcome.metrics[-1]["personal"], abs=1e-6)
 
 
 def worlds(experiment: Experiment) -> dict[str, World]:

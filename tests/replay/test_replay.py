@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import CoterieError, RunError
+from coterie.core.registry import find
 from coterie.core.streams import Stream
 from coterie.peer.config import PeerConfig
 from coterie.peer.persistence import checkpoint, journal
@@ -23,6 +24,8 @@ from tests.peer.node_factory import Peer, peer_config
 from tests.waiting import eventually
 
 METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in EVERY_METHOD.items()} | {
+    "everything": {"name": "tests.plugins.algorithms.everything:Everything"},
+    "friends": {"name": "PENS", "sampled": 2, "top": 1, "switch": 20},
     "mixed": {"name": "KD-PDFL", "adoption": "mix", "step": "softmax", "outputs": "centred"},
 }
 
@@ -74,6 +77,7 @@ def test_every_method_again(method: str, tmp_path: Path) -> None:
     assert found["p2"].steps > 50  # the steps between the older model and the kill were taken twice
     if method != "Local":
         assert sum(one.mixes for one in found.values()) >= 6
+    if find("algorithm", METHODS[method]["name"])().listens:
         assert sum(one.adoptions for one in found.values()) >= 4
 
 

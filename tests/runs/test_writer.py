@@ -129,7 +129,7 @@ def test_resuming_damaged_folders(run: Run) -> None:
 def test_what_came_after_the_mark_is_written_again(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path / "cut", EXPERIMENT) as folder:
         folder.metrics(metrics(0, 0, [0.1] * 4))
-        mark = folder.mark()
+        mark = folder.checkpoint_offsets()
         first = (folder.path / "metrics.jsonl").read_bytes()
         assert mark == {"metrics.jsonl": len(first), "exchanges.jsonl": 0}
         folder.metrics(metrics(0, 5, [0.2] * 4))
@@ -138,14 +138,14 @@ def test_what_came_after_the_mark_is_written_again(tmp_path: Path) -> None:
         file.write(b'{"world": 0, "t"')  # killed in the middle of a line
     with RunFolder.resume(tmp_path / "cut", EXPERIMENT) as folder:
         folder.metrics({"world": 0, "forgotten": True})
-        folder.rewind(mark)
+        folder.truncate_to(mark)
         assert (folder.path / "metrics.jsonl").read_bytes() == first
         assert (folder.path / "exchanges.jsonl").read_bytes() == b""
         folder.metrics(metrics(0, 5, [0.3] * 4))
     rows = (folder.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)["personal"][0] for row in rows] == [0.1, 0.3]
     with RunFolder.resume(tmp_path / "cut", EXPERIMENT) as folder:
-        folder.rewind({})
+        folder.truncate_to({})
     assert (folder.path / "metrics.jsonl").read_bytes() == b""
 
 
@@ -154,7 +154,7 @@ def test_a_file_shorter_than_its_mark_is_damaged(tmp_path: Path) -> None:
         RunFolder.create(tmp_path, EXPERIMENT) as folder,
         pytest.raises(RunError, match=r"metrics\.jsonl is damaged: .* 7 bytes, now it has 0"),
     ):
-        folder.rewind({"metrics.jsonl": 7, "exchanges.jsonl": 0})
+        folder.truncate_to({"metrics.jsonl": 7, "exchanges.jsonl": 0})
 
 
 def test_many_rows_reach_readers_before_the_mark(tmp_path: Path) -> None:
@@ -175,10 +175,10 @@ def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     folder.metrics({"world": 0})
     with pytest.raises(RunError, match=r"metrics\.jsonl: No space left on device"), folder:
-        folder.mark()
+        folder.checkpoint_offsets()
     folder.close()
     with pytest.raises(RunError, match="damaged"), RunFolder.resume(tmp_path, EXPERIMENT) as again:
-        again.rewind({"metrics.jsonl": 1})
+        again.truncate_to({"metrics.jsonl": 1})
 
 
 def test_a_failed_creation_leaves_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from coterie import Experiment, run
 from coterie.core.errors import ConfigError, RunError
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.studies.tuning import Trial, Tuning, tune
 from coterie.studies.tuning.candidates import candidates, space
 from coterie.studies.tuning.report import markdown, numbers, places, tables, write
@@ -213,7 +213,7 @@ from coterie.plugins.algorithms.fedavg import FedAvg
 @dataclass(frozen=True)
 class Searched(FedAvg):
     proposes: str = ""
-    def search(self) -> Any:
+    def search_space(self) -> Any:
         if self.proposes == "raises":
             return {}["space"]
         return {

@@ -29,8 +29,7 @@ from coterie.cli import (
     sweep,
     tune,
 )
-from coterie.core.errors import CoterieError
-from coterie.core.memory import out_of_memory
+from coterie.core.errors import CoterieError, out_of_memory
 
 __all__ = ["app", "main"]
 

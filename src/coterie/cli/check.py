@@ -25,7 +25,7 @@ def check(
 
     changes = overrides(sets or [])
     with starting(f"checking {experiment}"):
-        from coterie.engine.preparation import prepare
+        from coterie.engine.plan import prepare
         from coterie.experiment import Experiment
 
         chosen = Experiment.load(experiment, changes)
@@ -39,7 +39,7 @@ def check(
         "train": [min(sizes), max(sizes)],
         "classes": list(federations[0].classes),
         "parameters": sum(p.numel() for p in stacks[0].task.model.parameters()),
-        "notes": plan.idle(),
+        "notes": plan.notices(),
     }
     if as_json:
         typer.echo(json.dumps(found, indent=2))

@@ -14,6 +14,7 @@ A message is one sentence or two: what, where, expected, got, remedy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -26,6 +27,7 @@ __all__ = [
     "NoRoomError",
     "RunError",
     "UnknownNameError",
+    "out_of_memory",
 ]
 
 
@@ -74,3 +76,10 @@ class RunError(CoterieError):
 
 class CheckpointError(RunError):
     """A checkpoint that is damaged or belongs to another experiment."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Tell whether memory ran out: by a class, or in words, as torch does on the processor."""
+    if isinstance(error, RuntimeError):
+        return re.search("allocate|out of memory", str(error)) is not None
+    return isinstance(error, MemoryError)

@@ -39,7 +39,7 @@ def build_task(
         for seed in seeds
     )
     own, other, fresh = (
-        {**params, **buffers} for params, buffers in (made.given(), again.given(), made.start(0))
+        {**params, **buffers} for params, buffers in (made.given(), again.given(), made.init_params(0))
     )
     drawn = [k for k, v in own.items() if _differ(v, other.get(k))]
     if init == "given" and drawn:

@@ -30,9 +30,8 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
+from coterie.core.errors import ConfigError, CoterieError, UnknownNameError, out_of_memory
 from coterie.core.home import beside, home
-from coterie.core.memory import out_of_memory
 from coterie.core.values import allowed
 
 __all__ = [

@@ -102,6 +102,11 @@ class Stream:
         counter = (t & _WORD, client & _WORD, block, (t >> 32) & _WORD)
         return philox(counter, key).flatten(-2)[..., :n]
 
+    def key(self, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
+        """Draw the seed of another stream, int64 `[...]`."""
+        words = self.words(2, t, client)
+        return words[..., 0] | words[..., 1] << 32
+
     def uniform(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
         """`n` numbers in (0, 1), float64, never 0 and never 1, so that logarithms are finite."""
         return self.words(n, t, client).double().add_(0.5).mul_(2.0**-32)

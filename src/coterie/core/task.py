@@ -7,10 +7,12 @@ A `Task` holds no weights. It evaluates `nn.Module` code on the tensors it is gi
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +20,44 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from coterie.core.dropout import KEY, with_streams
 from coterie.core.errors import ConfigError, ModelError
-from coterie.core.optim import Optimizer, Sgd
+from coterie.core.optim import Optimizer, Scale, Sgd
 from coterie.core.types import Batch, Info, Message, State, Tensors
 
-__all__ = ["Loss", "Task"]
+__all__ = ["Backend", "Gradient", "Loss", "Objective", "Pull", "Role", "Task"]
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""A loss `[]` of outputs `[B, L]`, features `[B, F]` and labels `[B]`; features are the input of the head."""
+Role = Literal["all", "base", "head", "norm"]
+Pull: TypeAlias = tuple[Tensors, Tensor | float]
+"""An anchor and a strength: strength x (parameter - anchor) is added to the gradient."""
+NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+"""Modules of the role `norm`; the first is the base of all BatchNorm and InstanceNorm."""
 CONVOLUTION = 5
 """Axes of several senders' weights of a convolution over images."""
+
+
+class Gradient(NamedTuple):
+    """The gradient of a loss on one mini-batch."""
+
+    grads: Tensors
+    """By parameter, of its shape."""
+    loss: Tensor
+    """`[]`"""
+    buffers: Tensors
+    """All buffers after the forward pass, running statistics among them."""
+
+
+class Backend(Protocol):
+    """Gradients and steps by other means than autograd."""
+
+    def gradients(self, state: State, batch: Batch) -> Gradient:
+        """Do what `Task.gradients` does without an objective."""
+        ...
+
+    def step(self, state: State, batch: Batch, scale: Scale, pull: Pull | None) -> tuple[State, Info] | None:
+        """Do what `Task.step` does; None: make it of `gradients` and the optimiser."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +72,8 @@ class Task:
     """The layer that is not part of the base; if empty, the model's `head`, or its last layer that learns."""
     brought: tuple[str, ...] = ()
     """Tensors whose values come with the model and are not used: the layers' initialisation replaces them."""
+    backend: Backend | None = field(default=None, repr=False)
+    """Gradients and steps by other means than autograd, with the same results; set by a runtime."""
 
     _train: nn.Module = field(init=False, repr=False)
     _eval: nn.Module = field(init=False, repr=False)
@@ -61,7 +95,7 @@ class Task:
         object.__setattr__(self, "head", self.head or own)
 
     @property
-    def evaluated(self) -> tuple[nn.Module, nn.Module]:
+    def modules(self) -> tuple[nn.Module, nn.Module]:
         """The modules whose code runs, in training and in evaluation mode."""
         return self._train, self._eval
 
@@ -85,7 +119,7 @@ class Task:
         """Parameters and buffers as the model brings them."""
         return _carried(self._train)
 
-    def start(self, seed: int) -> tuple[Tensors, Tensors]:
+    def init_params(self, seed: int) -> tuple[Tensors, Tensors]:
         """Fresh parameters and buffers, drawn by the layers' own initialisation."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -96,80 +130,179 @@ class Task:
                         reset()
         return _carried(model)
 
-    def step(self, state: State, batch: Batch) -> tuple[State, Info]:
-        """One step of the optimiser on one mini-batch."""
+    def gradients(self, state: State, batch: Batch, *, objective: Objective | None = None) -> Gradient:
+        """Differentiate the loss, or an objective in its place, by the parameters, in training mode."""
+        if self.backend and objective is None:
+            return self.backend.gradients(state, batch)
 
-        def objective(params: Tensors) -> tuple[Tensor, Tensors]:
+        def loss(params: Tensors) -> tuple[Tensor, Tensors]:
             # Layers update their running statistics in place: on a copy, which is then returned.
             buffers = {k: v.clone() for k, v in state.buffers.items()}
             keys = {k: batch.key for k, _ in self._train.named_buffers() if k.endswith(KEY)}
-            outputs = functional_call(self._train, ({**params, **buffers, **keys}), (batch.x,))
-            return self.loss(outputs, batch.y), buffers
+            tensors = {**params, **buffers, **keys}
+            if objective is None:
+                return self.loss(functional_call(self._train, tensors, (batch.x,)), batch.y), buffers
+            outputs, features = self._with_features(self._train, tensors, batch.x)
+            return objective(outputs, features, batch.y), buffers
 
-        grads, (loss, buffers) = grad_and_value(objective, has_aux=True)(state.params)
-        params, optim = self.optimizer.step(state.params, grads, state.optim, batch.lr)
-        return state._replace(params=params, buffers=buffers, optim=optim), {"loss": loss}
+        grads, (value, buffers) = grad_and_value(loss, has_aux=True)(state.params)
+        return Gradient(grads, value, buffers)
+
+    def apply(self, state: State, grads: Tensors, lr: Tensor | float, *, scale: Scale | None = None) -> State:
+        """Take the optimiser's step of size `lr` `[]`, times each parameter's factor.
+
+        Where a factor is 0, neither the parameter nor what the optimiser keeps of it changes.
+        """
+        scale = _of_parameters(state, scale)
+        params, optim = self.optimizer.step(state.params, grads, state.optim, lr, scale)
+        for k, factor in scale.items():
+            params[k] = _unless_still(factor, params[k], state.params[k])
+        for name, value in optim.items():
+            if (k := name.partition(".")[2]) in scale:
+                optim[name] = _unless_still(scale[k], value, state.optim[name])
+        return state._replace(params=params, optim=optim)
+
+    def step(
+        self, state: State, batch: Batch, *, scale: Scale | None = None, pull: Pull | None = None
+    ) -> tuple[State, Info]:
+        """Take one step of the optimiser on one mini-batch; `Info` has the `loss`, without the pull."""
+        scale = _of_parameters(state, scale)
+        if self.backend and (found := self.backend.step(state, batch, scale, pull)):
+            return found
+        grads, loss, buffers = self.gradients(state, batch)
+        if pull:
+            anchor, strength = pull
+            pulled = {k: grads[k] + strength * (state.params[k] - a) for k, a in anchor.items() if k in grads}
+            grads = {**grads, **pulled}
+        return self.apply(state._replace(buffers=buffers), grads, batch.lr, scale=scale), {"loss": loss}
 
     def logits(self, state: State, x: Tensor) -> Tensor:
         """The model's outputs `[n, L]` with running statistics and without dropout."""
         outputs: Tensor = functional_call(self._eval, ({**state.params, **state.buffers}), (x,))
         return outputs
 
+    def features(self, state: State, x: Tensor) -> Tensor:
+        """The input of the head, flattened to `[n, F]`, with running statistics and without dropout."""
+        return self._with_features(self._eval, {**state.params, **state.buffers}, x)[1]
+
     def layer(self, state: State, x: Tensor, name: str) -> Tensor:
-        """What the named inner layer puts out, flattened to `[n, features]`."""
-        seen: list[Tensor] = []
-
-        def keep(_module: nn.Module, _args: Any, output: Tensor) -> None:
-            seen.append(output)
-
-        hook = self.find(name).register_forward_hook(keep)
-        try:
+        """The output of the named inner layer, flattened to `[n, features]`."""
+        with _watched(self.layer_module(name)) as seen:
             self.logits(state, x)
-        finally:
-            hook.remove()
-        if not seen or not isinstance(seen[0], Tensor):
+        if not seen or not isinstance(output := seen[0][1], Tensor):
             raise ConfigError(f"layer {name!r} is not run or does not put out one tensor; name another")
-        return seen[0].flatten(1)
+        return output.flatten(1)
 
-    def find(self, name: str) -> nn.Module:
+    def _with_features(self, model: nn.Module, tensors: Tensors, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs and the input of the head."""
+        with _watched(model.get_submodule(self.head)) as seen:
+            outputs = functional_call(model, tensors, (x,))
+        if not seen or not seen[0][0] or not isinstance(given := seen[0][0][0], Tensor):
+            raise ConfigError(f"head {self.head!r} is not run or takes no tensor first; name another layer")
+        return outputs, given.flatten(1)
+
+    def layer_module(self, name: str) -> nn.Module:
         """The named layer, or an error that lists the layers there are."""
         layers: dict[str, nn.Module] = dict(self._eval.named_modules())
         if name in layers and name:
             return layers[name]
         raise ConfigError(f"the model has no layer {name!r}; there are: {', '.join(n for n in layers if n)}")
 
-    def share(self, state: State, what: str | Sequence[str] = "all") -> Message:
-        """What is sent: floating-point parameters and buffers, `all`, the `base`, or by glob patterns."""
+    def names(self, role: Role = "all") -> tuple[str, ...]:
+        """Floating-point parameters and buffers: all, the head's, the base's, or normalisation layers'."""
+        if role not in self._names:
+            raise ConfigError(f"there is no role {role!r}; there are: {', '.join(self._names)}")
+        return self._names[role]
+
+    @cached_property
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        params, buffers = self.given()
+        floating = [k for k, v in {**params, **buffers}.items() if v.is_floating_point()]
+        return {role: tuple(k for k in floating if self._plays(role, k)) for role in get_args(Role)}
+
+    def _plays(self, role: str, name: str) -> bool:
+        if role == "norm":
+            return isinstance(self._train.get_submodule(name.rpartition(".")[0]), NORMS)
+        in_head = not self.head or name.startswith(self.head + ".")
+        return role == "all" or in_head is (role == "head")
+
+    def select(self, state: State, what: str | Sequence[str] = "all") -> Message:
+        """Pick the floating-point tensors to send, by roles and glob patterns; `!` before one excludes it.
+
+        Exclusions alone mean all but those.
+        """
         tensors = {k: v for k, v in {**state.params, **state.buffers}.items() if v.is_floating_point()}
-        if what == "all":
-            return tensors
-        if what == "base":
-            base = {k: v for k, v in tensors.items() if self.head and not k.startswith(self.head + ".")}
-            if not base:
-                raise ConfigError("share = 'base' leaves nothing to send: the model is all head; use 'all'")
-            return base
         patterns = [what] if isinstance(what, str) else what
         if not patterns:
-            raise ConfigError("share is empty: name 'all', 'base' or patterns of what to send")
-        for p in patterns:
-            if not any(fnmatchcase(k, p) for k in tensors):
-                raise ConfigError(f"share pattern {p!r} matches no tensor; there are: {', '.join(tensors)}")
-        return {k: v for k, v in tensors.items() if any(fnmatchcase(k, p) for p in patterns)}
+            raise ConfigError(
+                "share is empty: name roles (all, base, head, norm) or patterns of what to send"
+            )
+        left_out = self._matching([p[1:] for p in patterns if p.startswith("!")], tensors)
+        sent = self._matching([p for p in patterns if not p.startswith("!")] or ["all"], tensors) - left_out
+        if not sent:
+            raise ConfigError(
+                f"share = {what!r} leaves nothing to send: the head is {self.head or 'all of the model'!r}, "
+                f"there are: {', '.join(tensors)}; use 'all'"
+            )
+        return {k: v for k, v in tensors.items() if k in sent}
 
-    def take(self, state: State, message: Message) -> State:
-        """The state with a message's tensors in place of its own; what was not sent stays its own."""
+    def _matching(self, patterns: Iterable[str], names: Iterable[str]) -> set[str]:
+        """Names that play one of the roles or match one of the patterns."""
+        found: set[str] = set()
+        for p in patterns:
+            role = p in get_args(Role)
+            some = {k for k in names if (self._plays(p, k) if role else fnmatchcase(k, p))}
+            if not (some or role):
+                raise ConfigError(f"share pattern {p!r} matches no tensor; there are: {', '.join(names)}")
+            found |= some
+        return found
+
+    def merge(self, state: State, message: Message) -> State:
+        """Put a message's tensors in place of the state's own; what was not sent stays."""
         return state._replace(
             params={k: message.get(k, v) for k, v in state.params.items()},
             buffers={k: message.get(k, v) for k, v in state.buffers.items()},
         )
 
-    def over(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
-        """`see` of the state as each of K senders would have it, stacked `[K, ...]`."""
+    def map_over_messages(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
+        """Apply `see` to the state with each of K messages merged in; results are stacked `[K, ...]`."""
         count = len(next(iter(messages.values())))
         if count == 1 or any(m.dim() == CONVOLUTION for m in messages.values()):  # batched, these are slow
             each = [{k: m[i] for k, m in messages.items()} for i in range(count)]
-            return torch.stack([see(self.take(state, message)) for message in each])
-        return vmap(lambda message: see(self.take(state, message)))(messages)
+            return torch.stack([see(self.merge(state, message)) for message in each])
+        return vmap(lambda message: see(self.merge(state, message)))(messages)
+
+
+@contextmanager
+def _watched(module: nn.Module) -> Iterator[list[tuple[tuple[Any, ...], Any]]]:
+    """Note the arguments and the output of every call of a module."""
+    seen: list[tuple[tuple[Any, ...], Any]] = []
+
+    def note(_module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        seen.append((args, output))
+
+    hook = module.register_forward_hook(note)
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
+def _of_parameters(state: State, scale: Scale | None) -> Scale:
+    """The factors of parameters; those of buffers mean nothing, and other names are refused."""
+    if scale and (unknown := scale.keys() - state.params.keys() - state.buffers.keys()):
+        raise ConfigError(
+            f"scale names no parameter: {sorted(unknown)}; there are: {', '.join(state.params)}"
+        )
+    return {k: s for k, s in (scale or {}).items() if k in state.params}
+
+
+def _unless_still(factor: Tensor | float, new: Tensor, old: Tensor) -> Tensor:
+    """The new value but where the factor is 0; a number kept for a whole tensor stays if all factors are."""
+    if not isinstance(factor, Tensor):
+        return new if factor else old
+    still = factor == 0
+    return torch.where(still if still.dim() <= new.dim() else still.all(), old, new)
 
 
 def _carried(model: nn.Module) -> tuple[Tensors, Tensors]:

@@ -1,4 +1,4 @@
-"""What an algorithm reads and writes: tensors of one client, without a client axis.
+"""Types that an algorithm reads and writes: tensors of one client, without a client axis.
 
 The simulator stacks the same types on a leading axis of clients; a real peer passes them bare.
 Axes: B samples of a mini-batch, n samples of the probe, K messages of the inbox, M slots of a row.
@@ -10,19 +10,54 @@ from typing import NamedTuple, TypeAlias
 
 from torch import Tensor
 
-__all__ = ["Batch", "Inbox", "Info", "Message", "Probe", "Start", "State", "Tensors"]
+from coterie.core.streams import Stream
+
+__all__ = [
+    "Batch",
+    "Context",
+    "Inbox",
+    "Info",
+    "Message",
+    "Probe",
+    "Reachable",
+    "Start",
+    "State",
+    "Tensors",
+]
 
 Tensors: TypeAlias = dict[str, Tensor]
 
 Message: TypeAlias = dict[str, Tensor]
-"""What travels: named floating-point tensors and nothing else."""
+"""Named floating-point tensors that travel, and nothing else."""
 
 Info: TypeAlias = dict[str, Tensor]
-"""What is only reported: losses, distances, weights; it feeds metrics and pictures."""
+"""Named tensors that are only reported, such as losses, distances, weights: they feed metrics and plots."""
+
+
+class Context(NamedTuple):
+    """The moment of one call, and a source of randomness that belongs to this call of this client alone."""
+
+    t: Tensor
+    """`[]` int64: the iteration; 0 in `init`."""
+    closing: Tensor
+    """`[]` bool: true in the closing phase, which is local only."""
+    every: Tensor
+    """`[]` int64: T_ex, iterations from one exchange to the next."""
+    key: Tensor
+    """`[]` int64: differs by seed, call (`init`, `local`, `ask`, `offer`, `mix`, `adopt`), t and client."""
+
+    @property
+    def since(self) -> Tensor:
+        """`[]` int64: iterations since the last exchange of the schedule began, t mod T_ex."""
+        return self.t % self.every
+
+    def stream(self, purpose: str) -> Stream:
+        """Open the random numbers of this call that serve one purpose."""
+        return Stream(self.key, purpose, self.key.device)
 
 
 class Start(NamedTuple):
-    """What a client has before anything happened."""
+    """A client's model and row before anything happened."""
 
     params: Tensors
     buffers: Tensors
@@ -31,7 +66,7 @@ class Start(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a client carries from one iteration to the next, all of it saved and restored."""
+    """Tensors that a client carries from one iteration to the next, all of them saved and restored."""
 
     params: Tensors
     buffers: Tensors
@@ -39,13 +74,13 @@ class State(NamedTuple):
     memory: Tensors
     """Tensors that the algorithm itself remembers, such as a second model; private, never sent."""
     rows: Tensors
-    """`[M, ...]` each: what it remembers of each neighbour, such as its row of W; private, never sent.
+    """`[M, ...]` each: memories of each neighbour, such as the client's row of W; private, never sent.
 
     The only tensors of which a runtime may set an entry back, when its slot is given to another neighbour."""
 
 
 class Batch(NamedTuple):
-    """One mini-batch and how to use it."""
+    """One mini-batch, the step size, and the seed of dropout."""
 
     x: Tensor
     """`[B, ...]`"""
@@ -54,11 +89,11 @@ class Batch(NamedTuple):
     lr: Tensor
     """`[]`: the size of this local step."""
     key: Tensor
-    """`[]` int64: the seed of whatever is random inside the step, such as dropout."""
+    """`[]` int64: the seed of what is random inside the model, such as dropout."""
 
 
 class Probe(NamedTuple):
-    """The client's own training samples, on which it looks at other models."""
+    """The client's own training samples, all or some of them, on which it looks at models."""
 
     x: Tensor
     """`[n, ...]`"""
@@ -68,6 +103,26 @@ class Probe(NamedTuple):
     """`[n]` bool: false where the stack of clients of unequal size is padded."""
     size: Tensor
     """`[]`: |X_i|, the number of training samples, of which the probe may be a part."""
+    held: Tensor
+    """`[n]` bool: true for samples of which no mini-batch is ever made; all false unless the algorithm
+    `holds_out`."""
+
+    def mean(self, values: Tensor, where: Tensor | None = None) -> Tensor:
+        """Average over real samples, the last axis of `values`; `where` `[n]`: over these alone.
+
+        NaN if there is no such sample.
+        """
+        mask = self.mask if where is None else self.mask & where
+        return (values * mask).sum(dim=-1) / mask.sum()
+
+
+class Reachable(NamedTuple):
+    """The neighbours whom a star can ask in an exchange."""
+
+    slot: Tensor
+    """`[K]` int64: the entry of this client's row that belongs to each."""
+    mask: Tensor
+    """`[K]` bool: false for padding."""
 
 
 class Inbox(NamedTuple):
@@ -79,5 +134,3 @@ class Inbox(NamedTuple):
     """`[K]` bool: false for a message that was lost, refused, or is padding."""
     slot: Tensor
     """`[K]` int64: the entry of this client's row that belongs to the sender."""
-    t: Tensor
-    """`[]` int64: the iteration."""

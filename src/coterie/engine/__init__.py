@@ -1,16 +1,16 @@
 """The stacked simulator: many clients x many worlds in one tensor.
 
-stack       worlds that fit together, laid end to end on one axis of clients
-feed        every client's mini-batches, probes and test samples
-execution   how local steps are carried out: by hand, stacked, or one client at a time
-network/    the chain rule written out for layers that are known
-crew        blocks of clients side by side, one thread each
-pace        how large every client's local steps are
-meetings    who meets whom in every world
-exchange    many stars' meetings as one batched operation
-evaluation  every client's accuracy
-memory      whether there is room, and in how many parts
-trial       what cannot be batched, found before the start
-checkpoint  all that a run carries, in one safetensors file
-simulator   the loop over iterations
+plan           data, models and stacks of an experiment, ready to go
+layout         worlds laid end to end on one axis of clients, and the numbers that a client has
+batches        mini-batches, probes and test samples of every client
+memory_budget  what fits, and in how many parts
+dry_run        what cannot be run, found before the start
+runner         stacks one after the other, with checkpoints
+simulator      one stack from event to event: local steps, exchanges, evaluations
+execution      ways to carry out local steps: by analytic gradients or by vmap
+analytic/      the chain rule written out for layers that are known
+exchange       who meets whom, and many stars' meetings as one batched operation
+evaluation     accuracy of every client
+checkpoint     all that a run carries, in one safetensors file
+sinks          protocols for results and progress
 """

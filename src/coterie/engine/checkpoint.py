@@ -17,7 +17,7 @@ from coterie.storage import tensors as saved
 
 __all__ = ["Checkpoint", "load", "save"]
 
-FORMAT = "coterie-checkpoint-2"
+FORMAT = "coterie-checkpoint-3"
 
 
 class Checkpoint(NamedTuple):

@@ -1,9 +1,10 @@
-"""Every client's accuracy on its own test samples, on the uniform ones, and on its validation samples."""
+"""Accuracy of every client on its own test samples, on the uniform ones, and on its validation samples."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,46 +12,91 @@ from torch.func import vmap
 
 from coterie.core.task import Task
 from coterie.core.types import State
-from coterie.engine.feed import Feed, Part
-from coterie.engine.memory import at_once
-from coterie.engine.network import network
-from coterie.engine.stack import gather
+from coterie.engine.analytic import analytic_model
+from coterie.engine.batches import SplitIndex, StackedData
+from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
+from coterie.engine.memory_budget import chunk_size
 
-__all__ = ["accuracies", "accuracy"]
+__all__ = ["Predictor", "accuracies", "accuracy", "predictors"]
 
 
-def accuracies(task: Task, feed: Feed, state: State) -> dict[str, Tensor]:
-    """Accuracy `[N]` of all clients on each kind of samples; NaN where a client has none."""
+class Predictor(NamedTuple):
+    """Some clients of a stack, and how they score samples."""
+
+    clients: slice
+    """Of axis N."""
+    state: State
+    """`[n, ...]`"""
+    predict: Callable[[slice, State, Tensor], Tensor]
+    """`(clients of axis N, their states, x [n, width, ...]) -> scores [n, width, L]`"""
+
+    @classmethod
+    def plain(cls, task: Task, clients: slice, state: State) -> Predictor:
+        """Score by the outputs of the model that is in `params` and `buffers`."""
+        return cls(clients, state, lambda _, states, x: _logits(task, states, x))
+
+
+def predictors(stack: Stack, clients: Clients, t: int) -> list[Predictor]:
+    """Part a stack by how its algorithms predict; if all score by the outputs of `params`, not at all."""
+    if not any(g.overrides("model") or g.overrides("predict") for g in stack.groups):
+        return [Predictor.plain(stack.task, slice(0, stack.size), clients.whole)]
+    return [
+        Predictor(group.clients, state, partial(_predict, stack, group, t))
+        if group.overrides("predict")
+        else Predictor.plain(stack.task, group.clients, _tested(group, state))
+        for group, state in zip(stack.groups, clients.parts, strict=True)
+    ]
+
+
+def accuracies(task: Task, data: StackedData, parts: Sequence[Predictor]) -> dict[str, Tensor]:
+    """Measure the accuracy `[N]` of all clients on each kind of samples; NaN where a client has none."""
+    kinds = {"personal": data.personal, "global": data.uniform, "validation": data.validation}
     return {
-        "personal": accuracy(task, feed, feed.personal, state),
-        "global": accuracy(task, feed, feed.uniform, state),
-        "validation": accuracy(task, feed, feed.validation, state),
+        name: torch.cat([accuracy(task, data, kind, part) for part in parts]) for name, kind in kinds.items()
     }
 
 
-def accuracy(task: Task, feed: Feed, part: Part, state: State) -> Tensor:
-    """The share of a part's samples `[N]` whose label has the largest output."""
-    n, width = len(part.count), int(part.count.max())
+def accuracy(task: Task, data: StackedData, part: SplitIndex, predictor: Predictor) -> Tensor:
+    """Measure the share of a part's samples `[n]` whose label has the largest score."""
+    first, last = predictor.clients.start, predictor.clients.stop
+    width = int(part.count[predictor.clients].max())
     if not width:
-        return torch.full((n,), torch.nan)
-    numbers = _most_numbers(task, feed.pool.shape[1:], feed.pool.dtype) * width
-    step = at_once(3 * numbers * feed.pool.element_size(), feed.pool.device)  # in, out, and one to spare
+        return torch.full((last - first,), torch.nan)
+    numbers = _most_numbers(task, data.pool.shape[1:], data.pool.dtype) * width
+    step = chunk_size(3 * numbers * data.pool.element_size(), data.pool.device)  # in, out, and one to spare
     results = []
-    for at in range(0, n, step):
-        some = torch.arange(at, min(at + step, n), device=feed.pool.device)
-        positions, mask = part.padded(some, width)
-        x, y = feed.samples(part, positions)
-        logits = _logits(task, gather(state, slice(at, at + step)), x)
-        hits = (logits.argmax(dim=-1) == y) & mask
+    for at in range(first, last, step):
+        some = slice(at, min(at + step, last))
+        positions, mask = part.padded(torch.arange(some.start, some.stop, device=data.pool.device), width)
+        x, y = data.samples(part, positions)
+        scores = predictor.predict(
+            some, take_clients(predictor.state, slice(at - first, some.stop - first)), x
+        )
+        hits = (scores.argmax(dim=-1) == y) & mask
         results.append(hits.sum(dim=-1) / mask.sum(dim=-1))
     return torch.cat(results).cpu()
+
+
+def _tested(group: AlgorithmGroup, state: State) -> State:
+    """Put the model that an algorithm names in place of parameters and buffers."""
+    params, buffers = vmap(lambda hyper, s: group.method(hyper).model(s))(group.hyper, state)
+    return State(params, buffers, {}, {}, {})
+
+
+def _predict(stack: Stack, group: AlgorithmGroup, t: int, some: slice, state: State, x: Tensor) -> Tensor:
+    """Score samples by the algorithm's own `predict`."""
+    inside = slice(some.start - group.clients.start, some.stop - group.clients.start)
+    hyper = {k: v[inside] for k, v in group.hyper.items()}
+    probe = stack.data.probe(torch.arange(some.start, some.stop), t)
+    scores: Tensor = group.vmapped(stack.task, "predict")(hyper, state, x, probe)
+    return scores
 
 
 @lru_cache(maxsize=8)
 def _most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
     """The most that any layer takes in or puts out for one sample."""
     most = [inputs.numel()]
-    model = task.evaluated[1]
+    model = task.modules[1]
 
     def look(_module: nn.Module, _args: Any, output: Any) -> None:
         if isinstance(output, Tensor):
@@ -70,6 +116,6 @@ def _most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
 
 def _logits(task: Task, state: State, x: Tensor) -> Tensor:
     """The outputs of all clients, `[n, width, L]`."""
-    if known := network(task, x.shape[2:]):
+    if known := analytic_model(task, x.shape[2:]):
         return known.logits({**state.params, **state.buffers}, x)
     return vmap(task.logits)(state, x)

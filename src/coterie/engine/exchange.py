@@ -1,6 +1,6 @@
-"""Many stars' meetings as one batched operation.
+"""Exchanges of all worlds of a stack: who meets whom, and many stars' meetings as one batched operation.
 
-All stars of all worlds of a method look at the models as they were before the exchange; then all of
+All stars of all worlds of an algorithm look at the models as they were before the exchange; then all of
 them change at once. Their neighbours hear the result one iteration later.
 """
 
@@ -8,44 +8,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.func import vmap
+from torch.nn.functional import pad
 
-from coterie.core.algorithm import Algorithm, guarded
-from coterie.core.attack import attack_key
+from coterie.core.algorithm import guard
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Message, Probe, State, Tensors
-from coterie.engine.memory import at_once
-from coterie.engine.stack import Clients, Group, Stack, gather, put
+from coterie.core.types import Context, Inbox, Info, Message, Probe, Reachable, State, Tensors
+from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients, write_clients
+from coterie.engine.memory_budget import chunk_size, nbytes
 from coterie.schedule import Meeting
 
-__all__ = ["Event", "broadcast", "exchange", "message_bytes"]
+__all__ = ["Act", "Exchanges", "Meetings"]
+
+MOST, LINKS = 32, 1 << 18
+"""Exchanges, and links of a world, that are drawn at once."""
 
 Meetings = Mapping[int, Meeting]
-"""Who meets whom in each world, by its number."""
-
+"""Who meets whom in each world, by the world's id."""
 Act = Literal["mix", "adopt"]
 
 
-class Event(NamedTuple):
-    """What one client learned about others when it woke or received."""
+class Unseen:
+    """A stand-in for a probe at which nobody may look: whatever is asked of it raises."""
 
-    world: int
-    client: int
-    neighbours: list[int]
-    info: dict[str, float | list[float] | list[bool]]
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(f"an offer looks at its probe's {name}, but did not when it was tried")
 
 
-class _Letters(NamedTuple):
-    """Who reads what: R readers, K senders, by their numbers in the group."""
+UNSEEN = cast(Probe, Unseen())
+
+
+class Mail(NamedTuple):
+    """The messages of one group's algorithm, found out by one bare call of `offer`."""
+
+    weight: int
+    """Bytes that one message costs on the wire, as the algorithm weighs it."""
+    size: int
+    """Bytes that its tensors take in memory; 0: the algorithm sends nothing."""
+    looks: bool
+    """The offer reads the probe, so the samples must be gathered."""
+
+
+class Deliveries(NamedTuple):
+    """Who reads what: R readers and the K senders of each; clients by their place in the group."""
 
     world: Tensor
-    """`[R]` position of the reader's world among the group's"""
+    """`[R]` place of the reader's world among the group's"""
     reader: Tensor
     """`[R]`"""
+    client: Tensor
+    """`[R]` the reader's number in its world"""
     sender: Tensor
     """`[R, K]`"""
     slot: Tensor
@@ -54,178 +70,256 @@ class _Letters(NamedTuple):
     """`[R, K]`"""
 
 
-def exchange(stack: Stack, clients: Clients, meetings: Meetings, t: int) -> list[Event]:
-    """At t ≡ 0 (mod T_ex) stars ask, look and mix."""
-    return _for_all(stack, clients, meetings, t, _stars, "mix")
+class Exchanges:
+    """The meetings of a stack's worlds; those in which the same clients meet share theirs."""
+
+    def __init__(self, stack: Stack, clients: Clients) -> None:
+        self.stack, self.clients = stack, clients
+        self.mail = [_mail(stack, g, state) for g, state in zip(stack.groups, clients.parts, strict=True)]
+        self._schedules = {m.meeting_key: m.schedule for m in stack.members}
+        links = max(s.stars * s.clients for s in self._schedules.values())
+        self._ahead = min(MOST, max(1, LINKS // links))
+        self._drawn: dict[int, dict[str, Meeting]] = {}
+
+    def foresee(self, t: int) -> None:
+        """Draw the exchange of iteration t, and those after it, if that has not been done."""
+        if t not in self._drawn:
+            every = self.stack.experiment.exchange.every
+            ts = range(t, t + self._ahead * every, every)
+            found = {meeting_key: schedule.meetings(ts) for meeting_key, schedule in self._schedules.items()}
+            self._drawn = {when: {c: m[i] for c, m in found.items()} for i, when in enumerate(ts)}
+
+    def meetings(self, t: int, sound: Tensor) -> Meetings:
+        """Draw who meets at iteration t, of clients that are sound `[N]`; stars choose whom to ask."""
+        self.foresee(t)
+        drawn, all_sound = self._drawn[t], bool(sound.all())
+        met = {
+            m.id: drawn[m.meeting_key] if all_sound else _among_sound(drawn[m.meeting_key], sound[m.clients])
+            for m in self.stack.members
+        }
+        for group, state in zip(self.stack.groups, self.clients.parts, strict=True):
+            if group.overrides("ask"):
+                met |= self._chosen(group, state, met, t)
+        return met
+
+    def mix(self, met: Meetings, t: int) -> list[dict[str, Any]]:
+        """Let stars look at the replies and mix, at t ≡ 0 (mod T_ex); rows for `exchanges.jsonl`."""
+        return self._deliver(met, t, _to_stars, "mix")
+
+    def adopt(self, met: Meetings, t: int) -> list[dict[str, Any]]:
+        """Let neighbours adopt their star's new model, at t ≡ 1 (mod T_ex); rows for `exchanges.jsonl`."""
+        return self._deliver(met, t, _to_neighbours, "adopt")
+
+    def bytes_sent(self, met: Meetings, act: Act) -> Tensor:
+        """Count the bytes that each world sends `[W]`: replies to the stars, or the stars' broadcasts."""
+        different = {id(meeting): meeting for meeting in met.values()}
+        counts = {number: _messages(meeting, act) for number, meeting in different.items()}
+        sent = []
+        for group, mail in zip(self.stack.groups, self.mail, strict=True):
+            weight = mail.weight if act == "mix" or group.algorithm.listens else 0
+            sent += [weight * counts[id(met[m.id])] for m in group.members]
+        return torch.tensor(sent)
+
+    def _chosen(self, group: AlgorithmGroup, state: State, met: Meetings, t: int) -> dict[int, Meeting]:
+        """Restrict the meetings of a group to those whom its stars choose to ask."""
+        meetings = [met[m.id] for m in group.members]
+        to = _to_stars(group, [m._replace(heard=m.asked) for m in meetings])
+        chosen = torch.zeros_like(to.heard)
+        for some in self._chunks(state, to.reader, 0):
+            who = self.stack.to_device(to.reader[some])
+            reachable = Reachable(self.stack.to_device(to.slot[some]), self.stack.to_device(to.heard[some]))
+            ctx = self.stack.context("ask", t, who + group.clients.start)
+            ask = group.vmapped(self.stack.task, "ask")
+            chosen[some] = ask(_rows(group.hyper, who), take_clients(state, who), reachable, ctx).cpu()
+        parts = torch.split(chosen, [len(m.star) for m in meetings])
+        return {
+            member.id: _restricted(meeting, part[:, : meeting.asked.shape[1]])
+            for member, meeting, part in zip(group.members, meetings, parts, strict=True)
+        }
+
+    def _deliver(
+        self,
+        met: Meetings,
+        t: int,
+        address: Callable[[AlgorithmGroup, Sequence[Meeting]], Deliveries],
+        act: Act,
+    ) -> list[dict[str, Any]]:
+        rows = []
+        for group, state, mail in zip(self.stack.groups, self.clients.parts, self.mail, strict=True):
+            if mail.size and (act == "mix" or group.algorithm.listens):
+                to = address(group, [met[m.id] for m in group.members])
+                info = self._read(group, state, mail, to, act, t)
+                rows += [{**row, "t": t, "kind": act} for row in _reports(group, to, info)]
+        return rows
+
+    def _read(
+        self, group: AlgorithmGroup, state: State, mail: Mail, to: Deliveries, act: Act, t: int
+    ) -> Info:
+        """Change all readers of a group; what they report, each with an axis of readers."""
+        results, reports = [], []
+        for some in self._chunks(state, to.reader, mail.size * to.sender.shape[1]):
+            part = Deliveries(*(column[some] for column in to))
+            new, info = self._batch(group, state, mail, part, act, t)
+            results.append((self.stack.to_device(part.reader), new))
+            reports.append(info)
+        for reader, new in results:  # only now: everybody read the models from before
+            write_clients(state, reader, new)
+        if not reports or set(reports[0]) <= {"heard"}:  # an algorithm that reports nothing
+            return {}
+        return {k: torch.cat([r[k] for r in reports]).cpu() for k in reports[0]}
+
+    def _batch(
+        self, group: AlgorithmGroup, state: State, mail: Mail, to: Deliveries, act: Act, t: int
+    ) -> tuple[State, Info]:
+        stack, reader, shape = self.stack, self.stack.to_device(to.reader), to.sender.shape
+        offers = self._offers(group, state, mail, to.sender.flatten(), t)
+        inbox = Inbox(
+            {k: m.view(*shape, *m.shape[1:]) for k, m in offers.items()},
+            stack.to_device(to.heard),
+            stack.to_device(to.slot),
+        )
+        probe = stack.data.probe(to.reader + group.clients.start, t)
+        ctx = stack.context(act, t, reader + group.clients.start)
+        call = partial(_for_each, group, stack.task, act, _rows(group.hyper, reader))
+        return guard(call, take_clients(state, reader), inbox, probe, ctx)
+
+    def _offers(self, group: AlgorithmGroup, state: State, mail: Mail, who: Tensor, t: int) -> Message:
+        """Make the messages of some senders `[S]`, honest or not."""
+        stack, where = self.stack, None
+        if mail.looks:
+            who, where = torch.unique(who, return_inverse=True)
+        sender, numbers = stack.to_device(who), who + group.clients.start
+        if group.overrides("offer"):
+
+            def offer(hyper: Tensors, state: State, ctx: Context, probe: Probe = UNSEEN) -> Message:
+                return group.method(hyper).offer(stack.task, state, probe, ctx)
+
+            ctx = stack.context("offer", t, stack.to_device(numbers))
+            probes = (stack.data.probe(numbers, t),) if mail.looks else ()
+            offers = vmap(offer)(_rows(group.hyper, sender), take_clients(state, sender), ctx, *probes)
+        else:  # of one client or of many: tensors of the state
+            offers = _rows(stack.task.select(state, group.algorithm.share), sender)
+        (liars,) = group.attacker[who].nonzero(as_tuple=True)
+        if group.attack is not None and len(liars):
+            at, numbers = stack.to_device(liars), numbers[liars]
+            lies = vmap(partial(group.attack.offer, stack.task))(
+                take_clients(state, sender[at]),
+                _rows(offers, at),
+                stack.data.probe(numbers, t),
+                stack.context("attack", t, stack.to_device(numbers)),
+            )
+            offers = {k: m.index_copy(0, at, lies[k]) for k, m in offers.items()}
+        return offers if where is None else _rows(offers, stack.to_device(where))
+
+    def _chunks(self, state: State, reader: Tensor, inbox: int) -> Iterator[slice]:
+        """Part the readers so that their states, before and after, and inboxes (bytes each) fit."""
+        own = sum(map(nbytes, take_clients(state, 0)))
+        step = chunk_size(inbox + 2 * own, self.stack.device)
+        return (slice(i, i + step) for i in range(0, len(reader), step))
 
 
-def broadcast(stack: Stack, clients: Clients, meetings: Meetings, t: int) -> list[Event]:
-    """At t ≡ 1 (mod T_ex) the neighbours hear the star's new model."""
-    return _for_all(stack, clients, meetings, t, _listeners, "adopt")
+def _mail(stack: Stack, group: AlgorithmGroup, state: State) -> Mail:
+    """Find out what the first client of a group would send, and whether it must look at samples for that."""
+    first = group.clients.start + torch.zeros(1, dtype=torch.int64)
+    ctx = Context(*(part[0] for part in stack.context("offer", 0, stack.to_device(first))))
+    offer = partial(group.algorithm.offer, stack.task, take_clients(state, 0))
+    looks = False
+    try:
+        message = offer(UNSEEN, ctx)
+    except Exception:  # whatever it is: an offer that fails for another reason fails again
+        looks = True
+        message = offer(Probe(*(part[0] for part in stack.data.probe(first, 0))), ctx)
+    return Mail(group.algorithm.wire_bytes(message), nbytes(message), looks)
 
 
-def _for_all(
-    stack: Stack,
-    clients: Clients,
-    meetings: Meetings,
-    t: int,
-    address: Callable[[Group, Sequence[Meeting]], _Letters],
+def _for_each(
+    group: AlgorithmGroup,
+    task: Task,
     act: Act,
-) -> list[Event]:
-    events = []
-    for group, state in zip(stack.groups, clients.parts, strict=True):
-        if _message(stack, group, state):  # a method that sends nothing has nothing to read
-            letters = address(group, [meetings[m.id] for m in group.members])
-            events += _read(stack, group, state, letters, act, t)
-    return events
+    hyper: Tensors,
+    state: State,
+    inbox: Inbox,
+    probe: Probe,
+    ctx: Context,
+) -> tuple[State, Info]:
+    """Call `mix` or `adopt` for every reader on its own, all in one batched call."""
+    if len(inbox.heard) > 1:
+        new, info = group.vmapped(task, act)(hyper, state, inbox, probe, ctx)
+        return new, info
+    algorithm = group.method(_rows(hyper, 0))
+    one = Inbox(_rows(inbox.messages, 0), inbox.heard[0], inbox.slot[0])
+    given = one, Probe(*(part[0] for part in probe)), Context(*(part[0] for part in ctx))
+    new, info = (algorithm.mix if act == "mix" else algorithm.adopt)(task, take_clients(state, 0), *given)
+    return take_clients(new, None), {k: v[None] for k, v in info.items()}
 
 
-def message_bytes(stack: Stack, clients: Clients) -> list[int]:
-    """The size of one message of each group's method."""
-    messages = (_message(stack, g, state) for g, state in zip(stack.groups, clients.parts, strict=True))
-    return [sum(m.numel() * m.element_size() for m in one.values()) for one in messages]
+def _rows(tensors: Tensors, index: Tensor | int) -> Tensors:
+    """Index the first axis of each tensor."""
+    return {k: v[index] for k, v in tensors.items()}
 
 
-def _message(stack: Stack, group: Group, state: State) -> Message:
-    """What the first client of a group would send."""
-    return group.algorithm.offer(stack.task, gather(state, 0))
-
-
-def _stars(group: Group, meetings: Sequence[Meeting]) -> _Letters:
+def _to_stars(group: AlgorithmGroup, meetings: Sequence[Meeting]) -> Deliveries:
+    """Address the neighbours' messages to the stars."""
     width = max(m.neighbour.shape[1] for m in meetings)
-    world = [torch.full_like(m.star, w) for w, m in enumerate(meetings)]
-    first = [member.clients.start - group.clients.start for member in group.members]
-    slot = torch.cat([_widened(m.neighbour, width) for m in meetings])
-    heard = torch.cat([_widened(m.heard, width) for m in meetings])
-    offset = torch.cat([torch.full_like(m.star, f) for f, m in zip(first, meetings, strict=True)])
-    return _Letters(
-        torch.cat(world), torch.cat([m.star for m in meetings]) + offset, slot + offset[:, None], slot, heard
+    sizes = torch.tensor([len(m.star) for m in meetings])
+    first = torch.tensor([m.clients.start - group.clients.start for m in group.members])
+    offset = first.repeat_interleave(sizes)
+    star = torch.cat([m.star for m in meetings])
+    slot, heard = (
+        torch.cat([pad(part, (0, width - part.shape[1])) for part in parts])
+        for parts in ([m.neighbour for m in meetings], [m.heard for m in meetings])
     )
+    world = torch.arange(len(meetings)).repeat_interleave(sizes)
+    return Deliveries(world, star + offset, star, slot + offset[:, None], slot, heard)
 
 
-def _listeners(group: Group, meetings: Sequence[Meeting]) -> _Letters:
-    """The meetings the other way round: each neighbour that was told reads its star's message."""
+def _to_neighbours(group: AlgorithmGroup, meetings: Sequence[Meeting]) -> Deliveries:
+    """Address each star's message to the neighbours that are told, the meetings the other way round."""
     rows = []
     for w, (member, meeting) in enumerate(zip(group.members, meetings, strict=True)):
         first = member.clients.start - group.clients.start
         s, k = torch.nonzero(meeting.told, as_tuple=True)
-        reader, star = meeting.neighbour[s, k], meeting.star[s]
-        rows.append((torch.full_like(reader, w), reader + first, star + first, star))
-    world, reader, sender, slot = (torch.cat(column) for column in zip(*rows, strict=True))
-    return _Letters(
-        world, reader, sender[:, None], slot[:, None], torch.ones_like(slot, dtype=torch.bool)[:, None]
-    )
+        client, star = meeting.neighbour[s, k], meeting.star[s]
+        rows.append((torch.full_like(client, w), client + first, client, star + first, star))
+    world, reader, client, sender, slot = (torch.cat(column) for column in zip(*rows, strict=True))
+    heard = torch.ones_like(slot, dtype=torch.bool)
+    return Deliveries(world, reader, client, sender[:, None], slot[:, None], heard[:, None])
 
 
-def _read(stack: Stack, group: Group, state: State, letters: _Letters, act: Act, t: int) -> list[Event]:
-    if not letters.sender.numel():
-        return []
-    results, reports = [], []
-    for some in _chunks(stack, state, letters):
-        new, info = _one_go(stack, group, state, _Letters(*(part[some] for part in letters)), act, t)
-        results.append((stack.here(letters.reader[some]), new))
-        reports.append(info)
-    for reader, new in results:  # only now: everybody read the models from before
-        put(state, reader, new)
-    if set(reports[0]) <= {"heard"}:  # a method that reports nothing
-        return []
-    info = {k: torch.cat([r[k] for r in reports]).cpu() for k in reports[0]}
-    return _events(group, letters, info)
+def _among_sound(meeting: Meeting, sound: Tensor) -> Meeting:
+    """Restrict a meeting to clients that did not diverge, `[M]`: the others neither ask nor answer."""
+    return _restricted(meeting, sound[meeting.star, None] & sound[meeting.neighbour])
 
 
-def _one_go(
-    stack: Stack, group: Group, state: State, letters: _Letters, act: Act, t: int
-) -> tuple[State, Info]:
-    reader, (readers, senders) = stack.here(letters.reader), letters.sender.shape
-    offers = _offers(stack, group, state, letters.sender.flatten(), t)
-    inbox = Inbox(
-        {k: m.view(readers, senders, *m.shape[1:]) for k, m in offers.items()},
-        stack.here(letters.heard),
-        stack.here(letters.slot),
-        torch.full((readers,), t, device=stack.device),
-    )
-    probe = stack.feed.probe(letters.reader + group.clients.start, t)
-    hyper = {k: v[reader] for k, v in group.hyper.items()}
-    return guarded(partial(_each, stack.task, group, act, hyper), gather(state, reader), inbox, probe)
+def _restricted(meeting: Meeting, allowed: Tensor) -> Meeting:
+    """Leave out pairs of star and neighbour that are not allowed, `[S, K]`."""
+    heard = meeting.heard & allowed
+    told = meeting.told & allowed & heard.any(dim=1, keepdim=True)
+    return meeting._replace(asked=meeting.asked & allowed, heard=heard, told=told)
 
 
-def _each(
-    task: Task, group: Group, act: Act, hyper: Tensors, state: State, inbox: Inbox, probe: Probe
-) -> tuple[State, Info]:
-    """Every reader on its own, all in one batched call."""
-    usual = act == "adopt" and type(group.algorithm).adopt is Algorithm.adopt
-    if usual and group.algorithm.adoption != "mix":  # it picks tensors, of one client or of many
-        return group.algorithm.adopt(task, state, inbox, probe)
-
-    def one(hyper: Tensors, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        method = group.method(hyper)
-        return (method.mix if act == "mix" else method.adopt)(task, state, inbox, probe)
-
-    if len(inbox.heard) > 1:
-        return vmap(one)(hyper, state, inbox, probe)
-    own = Inbox({k: m[0] for k, m in inbox.messages.items()}, *(part[0] for part in inbox[1:]))
-    new, info = one(
-        {k: v[0] for k, v in hyper.items()}, gather(state, 0), own, Probe(*(part[0] for part in probe))
-    )
-    return gather(new, None), {k: v[None] for k, v in info.items()}
+def _messages(meeting: Meeting, act: Act) -> int:
+    """Count messages: every neighbour asked replies; a star that heard one sends to all it asked."""
+    sent = meeting.asked if act == "mix" else meeting.asked & meeting.heard.any(dim=1, keepdim=True)
+    return int(torch.count_nonzero(sent))
 
 
-def _offers(stack: Stack, group: Group, state: State, who: Tensor, t: int) -> Message:
-    """What each of some senders `[S]` sends, honest or not."""
-    sender = stack.here(who)
-    if type(group.algorithm).offer is Algorithm.offer:  # it picks tensors, of one client or of many
-        offers = group.algorithm.offer(stack.task, gather(state, sender))
-    else:
-        hyper = {k: v[sender] for k, v in group.hyper.items()}
-        offers = vmap(partial(_offer, stack.task, group))(hyper, gather(state, sender))
-    (liars,) = group.attacker[who].nonzero(as_tuple=True)
-    if group.attack is None or not len(liars):
-        return offers
-    at, numbers, feed = stack.here(liars), who[liars] + group.clients.start, stack.feed
-    lies = vmap(partial(group.attack.offer, stack.task))(
-        gather(state, sender[at]),
-        {k: m[at] for k, m in offers.items()},
-        feed.probe(numbers, t),
-        attack_key(feed.seed[stack.here(numbers)], t, feed.client[stack.here(numbers)]),
-    )
-    return {k: m.index_copy(0, at, lies[k]) for k, m in offers.items()}
-
-
-def _offer(task: Task, group: Group, hyper: Tensors, state: State) -> Message:
-    return group.method(hyper).offer(task, state)
-
-
-def _chunks(stack: Stack, state: State, letters: _Letters) -> Iterator[slice]:
-    readers, senders = letters.sender.shape
-    model = sum(v[0].numel() * v.element_size() for part in state[:2] for v in part.values())
-    step = at_once(model * (senders + 2), stack.device)
-    return (slice(i, i + step) for i in range(0, readers, step))
-
-
-def _widened(tensor: Tensor, width: int) -> Tensor:
-    return torch.nn.functional.pad(tensor, (0, width - tensor.shape[1]))
-
-
-def _events(group: Group, letters: _Letters, info: Info) -> list[Event]:
-    """One event for each reader that heard something."""
+def _reports(group: AlgorithmGroup, to: Deliveries, info: Info) -> Iterator[dict[str, Any]]:
+    """Make a row for each reader that heard something: whom, and what it reports of each and of all."""
     columns = {k: v.tolist() for k, v in info.items()}
-    worlds, readers, slots = letters.world.tolist(), letters.reader.tolist(), letters.slot.tolist()
-    events = []
-    for r, (w, reader, slot) in enumerate(zip(worlds, readers, slots, strict=True)):
-        member = group.members[w]
+    readers = zip(to.world.tolist(), to.client.tolist(), to.slot.tolist(), strict=True)
+    for r, (world, client, slot) in enumerate(readers if info else ()):
         heard = columns["heard"][r]
         kept = [k for k, h in enumerate(heard) if h]
-        if not kept:
-            continue
-        row = {
-            name: [values[r][k] for k in kept] if _one_each(values[r], heard) else values[r]
-            for name, values in columns.items()
-            if name != "heard"
-        }
-        client = reader - (member.clients.start - group.clients.start)
-        events.append(Event(member.id, client, [slot[k] for k in kept], row))
-    return events
+        if kept:
+            found = {
+                name: [values[r][k] for k in kept] if _is_per_message(values[r], heard) else values[r]
+                for name, values in columns.items()
+                if name != "heard"
+            }
+            neighbours = [slot[k] for k in kept]
+            yield {"world": group.members[world].id, "client": client, "neighbours": neighbours, **found}
 
 
-def _one_each(value: Any, heard: list[bool]) -> bool:
+def _is_per_message(value: Any, heard: list[bool]) -> bool:
     return isinstance(value, list) and len(value) == len(heard)

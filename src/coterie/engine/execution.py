@@ -1,12 +1,14 @@
-"""How local steps are carried out: by hand, all clients of a block stacked, or one client at a time.
+"""Ways to carry out local steps: by analytic gradients where layers are known, else by `vmap`.
 
-`ByHand` has the chain rule written out, for models whose layers are known; `Stacked` maps a method's
-`local` over the axis of clients (`vmap`), compiled if that pays; `OneByOne` calls it bare, as a real
-peer does. All give the same models; the engine chooses, and an algorithm's author never sees it.
+`AnalyticExecution` has the chain rule written out and descends in place; `VmapExecution` maps an algorithm's
+`local` over the axis of clients, compiled if that pays. Both give the models that each client would have
+alone; the engine chooses, and an algorithm's author never sees it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -18,94 +20,125 @@ from torch.func import vmap
 from coterie.core.algorithm import Algorithm
 from coterie.core.optim import Sgd
 from coterie.core.task import Task
-from coterie.core.types import Batch, State, Tensors
-from coterie.engine.network import Network, Perceptron, descend, written_out
-from coterie.engine.stack import Clients, Group, Stack, gather
+from coterie.core.types import Batch, Context, State, Tensors
+from coterie.engine.analytic import (
+    AnalyticBackend,
+    AnalyticModel,
+    FusedMLP,
+    Layout,
+    StackedGradients,
+    apply_gradients_,
+    flatten,
+    materialise,
+    unflatten,
+)
+from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
 
-__all__ = ["ByHand", "Drawn", "Execution", "Lane", "OneByOne", "Stacked", "lanes"]
+__all__ = [
+    "AnalyticExecution",
+    "BatchPlan",
+    "ClientRange",
+    "Execution",
+    "VmapExecution",
+    "client_ranges",
+    "uses_default_step",
+]
 
 
-class Lane(NamedTuple):
-    """Neighbouring clients whose methods take the same kind of local step."""
+class ClientRange(NamedTuple):
+    """Clients side by side on axis N whose algorithms take the same kind of local step."""
 
     clients: slice
-    group: Group
-    """The group whose method takes the step; any of them where the step is the ordinary one."""
+    group: AlgorithmGroup
+    """The group whose algorithm takes the step; any of them where the step is the default one."""
     hyper: Tensors
     state: State
     """Views of the clients' tensors."""
 
 
-class Drawn(NamedTuple):
-    """What n clients learn from in K iterations."""
+class BatchPlan(NamedTuple):
+    """Mini-batches of n clients in K iterations."""
 
     pool: Tensor
-    """`[P, ...]`, all samples"""
+    """`[P, ...]`: all samples"""
     rows: Tensor
-    """`[K, n, B]`, their mini-batches in it"""
+    """`[K, n, B]`: rows of the pool"""
     labels: Tensor
+    """`[K, n, B]`"""
     lr: Tensor
     """`[K, n]`"""
     learns: Tensor | None
-    """`[K, n]` who does; None: everybody"""
+    """`[K, n]` bool: who learns; None: everybody"""
 
 
 class Execution(Protocol):
-    """Local steps of n clients of a lane."""
+    """Local steps of n clients of a range."""
 
     side_by_side: bool
-    """Whether several threads may take a step at once, each of its own clients."""
+    """True if several threads may take a step at once, each of its own clients."""
 
-    def steps(self, group: Group, state: State, drawn: Drawn) -> Tensor | None:
-        """All of them at once, in place: the losses `[K, n]`; None: they are to be taken one by one."""
+    def steps(self, group: AlgorithmGroup, state: State, plan: BatchPlan) -> Tensor | None:
+        """Take all of them at once, in place: the losses `[K, n]`; None: they are to be taken one by one."""
         return None
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+        self,
+        group: AlgorithmGroup,
+        hyper: Tensors,
+        state: State,
+        batch: Batch,
+        ctx: Context,
+        learns: Tensor | None,
     ) -> tuple[State, Tensor]:
-        """New states and the losses `[n]`; a client that does not learn (`[n]` bool) keeps its state.
+        """Compute new states and the losses `[n]`; a client that does not learn (`[n]` bool) keeps its state.
 
         The given state may be overwritten, and may be what is returned.
         """
         ...
 
 
-def lanes(stack: Stack, clients: Clients) -> list[Lane]:
-    """All methods with the ordinary local step in one lane, each of the others in its own."""
-    own = [g for g in stack.groups if not _ordinary(g)]
-    rest = stack.size if not own else own[0].clients.start
-    found = [Lane(slice(0, rest), stack.groups[0], {}, gather(clients.whole, slice(0, rest)))] if rest else []
+def client_ranges(stack: Stack, clients: Clients) -> list[ClientRange]:
+    """Put all algorithms with the default local step in one range, each of the others in its own."""
+    own = [g for g in stack.groups if not uses_default_step(g.algorithm)]
+    rest = slice(0, own[0].clients.start if own else stack.size)
+    found = [ClientRange(rest, stack.groups[0], {}, take_clients(clients.whole, rest))] if rest.stop else []
     for group in own:
-        found.append(Lane(group.clients, group, group.hyper, clients.parts[stack.groups.index(group)]))
+        found.append(ClientRange(group.clients, group, group.hyper, clients.parts[stack.groups.index(group)]))
     return found
 
 
-class ByHand(Execution):
-    """Known layers in one batched call each, descending in place."""
+class AnalyticExecution(Execution):
+    """Known layers in one batched call each; the default step descends in place."""
 
-    def __init__(self, task: Task, network: Network, compiled: bool = False) -> None:
+    def __init__(self, task: Task, model: AnalyticModel, compiled: bool = False) -> None:
         self.task, self.compiled = task, compiled
-        self.side_by_side = network.one_by_one and not compiled
-        self._gradients = torch.compile(network.gradients, dynamic=False) if compiled else network.gradients
-        self._others = Stacked(task)
-        self._perceptron = Perceptron.of(network) if task.optimizer == Sgd() else None
+        self.side_by_side = model.one_by_one and not compiled
+        self._gradients = torch.compile(model.gradients, dynamic=False) if compiled else model.gradients
+        self._others = VmapExecution(task, gradients=self._gradients)
+        self._fused = FusedMLP.of(model) if task.optimizer == Sgd() else None
 
-    def steps(self, group: Group, state: State, drawn: Drawn) -> Tensor | None:
-        if self._perceptron is None or not _ordinary(group):
+    def steps(self, group: AlgorithmGroup, state: State, plan: BatchPlan) -> Tensor | None:
+        if self._fused is None or not uses_default_step(group.algorithm):
             return None
-        return self._perceptron.descend(state, *drawn)
+        return self._fused.steps(state, *plan)
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+        self,
+        group: AlgorithmGroup,
+        hyper: Tensors,
+        state: State,
+        batch: Batch,
+        ctx: Context,
+        learns: Tensor | None,
     ) -> tuple[State, Tensor]:
-        if not _ordinary(group):
-            return self._others.step(group, hyper, state, batch, learns)
+        if not uses_default_step(group.algorithm):
+            return self._others.step(group, hyper, state, batch, ctx, learns)
         if learns is None:
-            return self._descended(state, batch)
-        new, loss = self._descended(_copied(state), batch)
+            return self._descend_(state, batch)
+        new, loss = self._descend_(_copied(state), batch)
         return _chosen(learns, new, state), loss
 
-    def _descended(self, state: State, batch: Batch) -> tuple[State, Tensor]:
+    def _descend_(self, state: State, batch: Batch) -> tuple[State, Tensor]:
         optimizer = self.task.optimizer
         plain = optimizer == Sgd()
         scale = batch.lr if plain else torch.ones_like(batch.lr)
@@ -113,77 +146,81 @@ class ByHand(Execution):
         for k, v in found.buffers.items():
             state.buffers[k].copy_(v)
         if plain:
-            descend(state.params, found.grads)
+            apply_gradients_(state.params, found.grads)
             return state, found.loss
-        params, optim = vmap(optimizer.step)(state.params, written_out(found.grads), state.optim, batch.lr)
+        params, optim = vmap(optimizer.step)(state.params, materialise(found.grads), state.optim, batch.lr)
         return state._replace(params=params, optim=optim), found.loss
 
 
-class Stacked(Execution):
-    """All clients of a block in one batched call."""
-
-    side_by_side = False  # the model's one module is lent to each call
-
-    def __init__(self, task: Task, compiled: bool = False) -> None:
-        self.task, self.compiled = task, compiled
-        self._steps: dict[tuple[int, bool], Callable[..., tuple[State, Tensor]]] = {}
-
-    def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
-    ) -> tuple[State, Tensor]:
-        key = (id(group), learns is None)
-        if key not in self._steps:
-            step = vmap(partial(_step, self.task, group), in_dims=(0, 0, 0, None if learns is None else 0))
-            self._steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
-        return self._steps[key](hyper, state, batch, learns)
-
-
-class OneByOne(Execution):
-    """One client after the other, each as it would compute alone."""
+class VmapExecution(Execution):
+    """All clients of a block in one batched call of the algorithm's `local`."""
 
     side_by_side = False
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, compiled: bool = False, gradients: StackedGradients | None = None) -> None:
+        """`gradients`: those that take the place of autograd inside `local`."""
+        self.task, self.compiled = task, compiled
+        self._own = _PerThread(task, gradients)
 
     def step(
-        self, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+        self,
+        group: AlgorithmGroup,
+        hyper: Tensors,
+        state: State,
+        batch: Batch,
+        ctx: Context,
+        learns: Tensor | None,
     ) -> tuple[State, Tensor]:
-        states, losses = [], []
-        for i in range(len(batch.lr)):
-            one = torch.tensor(i)
-            new, loss = _step(
-                self.task,
-                group,
-                {k: v[i] for k, v in hyper.items()},
-                gather(state, one),
-                Batch(*(part[i] for part in batch)),
-                None if learns is None else learns[i],
-            )
-            states.append(new)
-            losses.append(loss)
-        stacked = (
-            {k: torch.stack([part[k] for part in parts]) for k in parts[0]}
-            for parts in zip(*states, strict=True)
-        )
-        return State(*stacked), torch.stack(losses)
+        steps, key = self._own.steps, (id(group), learns is None)
+        given = hyper, *state, *batch, *ctx
+        leaves, layout = flatten(given if learns is None else (*given, learns))
+        if key not in steps:
+            step = vmap(partial(_flat_step, self._own.task, group, layout))
+            steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
+        *new, loss = unflatten(steps[key](*leaves), [*layout[1 : 1 + len(state)], None])
+        return State(*new), loss
+
+
+class _PerThread(threading.local):
+    """A thread's own task, whose module is lent to each call, and the steps made of it."""
+
+    def __init__(self, task: Task, gradients: StackedGradients | None) -> None:
+        self.task = dataclasses.replace(task)
+        if gradients:
+            self.task = dataclasses.replace(task, backend=AnalyticBackend(self.task, gradients))
+        self.steps: dict[tuple[int, bool], Callable[..., tuple[Tensor, ...]]] = {}
+
+
+def _flat_step(task: Task, group: AlgorithmGroup, layout: Layout, *leaves: Tensor) -> tuple[Tensor, ...]:
+    """Take one client's local step on its tensors end to end, which `vmap` handles soonest."""
+    hyper, *rest = unflatten(leaves, layout)
+    state, batch, ctx, learns = State(*rest[:5]), Batch(*rest[5:9]), Context(*rest[9:13]), rest[13:]
+    new, loss = _step(task, group, hyper, state, batch, ctx, *(learns or [None]))
+    parts = [{k: part[k] for k in names or ()} for part, names in zip(new, layout[1:6], strict=True)]
+    return tuple(flatten([*parts, loss])[0])
 
 
 def _step(
-    task: Task, group: Group, hyper: Tensors, state: State, batch: Batch, learns: Tensor | None
+    task: Task,
+    group: AlgorithmGroup,
+    hyper: Tensors,
+    state: State,
+    batch: Batch,
+    ctx: Context,
+    learns: Tensor | None,
 ) -> tuple[State, Tensor]:
-    """One client's local step, or none."""
-    new, info = group.method(hyper).local(task, state, batch)
+    """Take one client's local step, or none."""
+    new, info = group.method(hyper).local(task, state, batch, ctx)
     return new if learns is None else _chosen(learns, new, state), info["loss"]
 
 
-def _ordinary(group: Group) -> bool:
-    """Whether a method's local step is the one that most methods have."""
-    return type(group.algorithm).local is Algorithm.local
+def uses_default_step(algorithm: Algorithm) -> bool:
+    """Tell whether an algorithm's local step is the one that most have."""
+    return type(algorithm).local is Algorithm.local
 
 
 def _chosen(learns: Tensor, new: State, old: State) -> State:
-    """The new state of those who learn, the old one of the others."""
+    """Take the new state of those who learn, the old one of the others."""
 
     def choice(now: Tensor, before: Tensor) -> Tensor:
         return torch.where(learns.view(learns.shape + (1,) * (now.dim() - learns.dim())), now, before)

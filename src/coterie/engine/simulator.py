@@ -7,30 +7,51 @@ block of clients, small enough for the processor's cache, through all local step
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from coterie.core.errors import CheckpointError, NoRoomError
-from coterie.core.types import Batch, Tensors
+from coterie.core.registry import own_code
+from coterie.core.types import Batch, Context, Tensors
 from coterie.engine.checkpoint import Checkpoint
-from coterie.engine.crew import Crew
-from coterie.engine.evaluation import accuracies
-from coterie.engine.exchange import Event, broadcast, exchange, message_bytes
-from coterie.engine.execution import Drawn, Execution, Lane, lanes
-from coterie.engine.meetings import Meetings, sent
-from coterie.engine.pace import Pace
-from coterie.engine.recorder import Progress
-from coterie.engine.stack import Stack, gather, put
-from coterie.schedule import Meeting
+from coterie.engine.evaluation import accuracies, predictors
+from coterie.engine.exchange import Act, Exchanges, Meetings
+from coterie.engine.execution import BatchPlan, ClientRange, Execution, client_ranges, uses_default_step
+from coterie.engine.layout import Stack, take_clients, write_clients
+from coterie.engine.sinks import Progress
 
 __all__ = ["Simulator"]
 
 BLOCK_BYTES = 4 << 20
 """On a CPU: models of clients that step together; about what stays in the cache."""
+OWN = 2
+"""So many times as many step together by an algorithm's own `local`, whose calls take longer to begin."""
 LONGEST = 32
 """The most local steps taken between two looks at the clock."""
+
+
+class LearningRates:
+    """The sizes of local steps, computed once for all worlds that learn alike."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        names = [f"{m.schedule.train!r} {m.algorithm!r}" for m in stack.members]
+        kinds = dict(zip(names, stack.members, strict=True))
+        self._kinds = list(kinds.values())
+        number = {name: i for i, name in enumerate(kinds)}
+        sizes = torch.tensor([m.schedule.clients for m in stack.members])
+        kind = torch.tensor([number[name] for name in names])
+        self._kind = stack.to_device(kind.repeat_interleave(sizes))
+
+    def __call__(self, ts: Tensor) -> Tensor:
+        """Compute those of all clients at iterations ts, `[K, N]`."""
+        with own_code("lr_scale of an algorithm failed"):
+            rates = [[m.schedule.lr(t, m.algorithm) for m in self._kinds] for t in ts.tolist()]
+            table = torch.tensor(rates, dtype=torch.float64).to(self.stack.dtype)
+        return self.stack.to_device(table)[:, self._kind]
 
 
 class Simulator:
@@ -40,28 +61,32 @@ class Simulator:
         self.stack, self.execution, self.progress = stack, execution, progress
         self.experiment = stack.experiment
         self.clients = stack.initial()
-        self.lanes = lanes(stack, self.clients)
-        self.crew = Crew(stack.device, execution.side_by_side)
+        self.ranges = client_ranges(stack, self.clients)
+        self.threads = torch.get_num_threads() if execution.side_by_side and stack.device.type == "cpu" else 1
+        # A convolution of one client does not fill several cores; several of them at once do.
+        self._pool = ThreadPoolExecutor(self.threads, "coterie", _one_core) if self.threads > 1 else None
         self.most = stack.size
         """On a GPU: clients that step together."""
         self.t = 0
         n = stack.size
         self.loss_sum = torch.zeros(n, dtype=torch.float64, device=stack.device)
         self.steps = torch.zeros(n, dtype=torch.int64, device=stack.device)
+        self.taken = torch.zeros(n, dtype=torch.int64, device=stack.device)
+        """Local steps of each client since t = 0; `steps`: since the last evaluation."""
         self.diverged = torch.zeros(n, dtype=torch.int64, device=stack.device)
         """The iteration at which a client's loss stopped being finite; 0: it did not."""
         self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
-        self.message_bytes = message_bytes(stack, self.clients)
+        self.exchanges = Exchanges(stack, self.clients)
         self.stepped = 0
         """Client-steps taken since this object was made."""
         self._sound = torch.ones(n, dtype=torch.bool)
         """Who did not diverge, on the host."""
-        self._pace, self._meetings = Pace(stack), Meetings(stack)
-        self._met: tuple[int, dict[int, Meeting]] = (-1, {})
+        self._rates = LearningRates(stack)
+        self._met: Meetings = {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that changes, by name; the very tensors."""
-        own = {k: getattr(self, k) for k in ("loss_sum", "steps", "diverged", "bytes")}
+        """Name everything that changes; the very tensors."""
+        own = {k: getattr(self, k) for k in ("loss_sum", "steps", "taken", "diverged", "bytes")}
         return {**self.clients.tensors(), **own}
 
     def restore(self, saved: Checkpoint) -> None:
@@ -74,8 +99,8 @@ class Simulator:
             tensor.copy_(saved.tensors[name])
         self.t, self._sound = saved.t, (self.diverged == 0).cpu()
 
-    def advance(self) -> list[dict[str, Any]]:
-        """Go to the next event and through it; rows for `exchanges.jsonl`."""
+    def step_to_next_event(self) -> list[dict[str, Any]]:
+        """Take local steps up to the next event, or go through it; rows for `exchanges.jsonl`."""
         schedule = self.stack.members[0].schedule
         phase = schedule.phase(self.t + 1)
         if phase == "local":
@@ -84,37 +109,32 @@ class Simulator:
             self.t = int(ts[-1])
             return []
         self.t += 1
-        woke = phase == "exchange"
-        if woke or self._met[0] != self.t - 1:  # a broadcast goes to those who met one iteration before
-            asked = self.t if woke else self.t - 1
-            self._met = asked, self._meetings.at(asked, self._sound)
-        meetings = self._met[1]
-        act = exchange if woke else broadcast
-        events = act(self.stack, self.clients, meetings, self.t)
-        number = sent(meetings, woke)
-        self.bytes += torch.tensor(
-            [
-                size * number[m.id]
-                for group, size in zip(self.stack.groups, self.message_bytes, strict=True)
-                for m in group.members
-            ]
-        )
-        return [self._row(event, "wake" if woke else "receive") for event in events]
+        act: Act = "mix" if phase == "exchange" else "adopt"
+        if act == "mix":
+            self._met = self.exchanges.meetings(self.t, self._sound)
+        rows = (self.exchanges.mix if act == "mix" else self.exchanges.adopt)(self._met, self.t)
+        self.bytes += self.exchanges.bytes_sent(self._met, act)
+        return rows
+
+    @property
+    def settled(self) -> bool:
+        """False between an exchange and its broadcast, which goes to those who met: nothing is saved then."""
+        return self.stack.members[0].schedule.phase(self.t + 1) != "broadcast"
 
     def foresee(self) -> None:
         """Draw who meets in the exchange that follows the next local steps, if one does."""
         following = self._next_stop() + 1
         if self.stack.members[0].schedule.phase(following) == "exchange":
-            self._meetings.foresee(following)
+            self.exchanges.foresee(following)
 
-    def due(self) -> bool:
-        """Whether now is the time to evaluate."""
+    def evaluation_due(self) -> bool:
+        """Tell whether now is the time to evaluate."""
         return self.t % self.experiment.evaluate.every == 0 or self.t == self.stack.iterations
 
     def evaluate(self) -> list[dict[str, Any]]:
-        """Rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
+        """Make rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
         self._isolate(~_finite(self.clients.whole.params), self.t)
-        found = accuracies(self.stack.task, self.stack.feed, self.clients.whole)
+        found = accuracies(self.stack.task, self.stack.data, predictors(self.stack, self.clients, self.t))
         found["loss"] = (self.loss_sum / self.steps).cpu()
         found = {k: torch.where(self._sound, v, torch.nan) for k, v in found.items()}
         self.loss_sum.zero_()
@@ -125,23 +145,14 @@ class Simulator:
             row |= {k: v[m.clients].tolist() for k, v in found.items()}
             row |= {
                 "bytes": int(self.bytes[i]),
+                "gradients": int(self.taken[m.clients].sum()) * m.algorithm.gradients,
                 "diverged": (~self._sound[m.clients]).nonzero().flatten().tolist(),
             }
             rows.append(row)
         return rows
 
-    def _row(self, event: Event, kind: str) -> dict[str, Any]:
-        return {
-            "world": event.world,
-            "t": self.t,
-            "kind": kind,
-            "client": event.client,
-            "neighbours": event.neighbours,
-            **event.info,
-        }
-
     def _next_stop(self) -> int:
-        """The last of the local iterations that can be taken in one go."""
+        """Find the last of the local iterations that can be taken in one go."""
         schedule, every = self.stack.members[0].schedule, self.experiment.evaluate.every
         t = self.t + 1
         while (
@@ -154,54 +165,64 @@ class Simulator:
 
     def _learn(self, ts: Tensor) -> None:
         stack = self.stack
-        lr, at, learns = self._pace(ts), stack.here(ts), self._learns(ts)
+        lr, at, learns = self._rates(ts), stack.to_device(ts), self._learns(ts)
         losses = torch.empty(len(ts), stack.size, dtype=stack.dtype, device=stack.device)
-        for lane in self.lanes:
+        for part in self.ranges:
 
-            def go(block: slice, lane: Lane = lane) -> None:
+            def go(block: slice, part: ClientRange = part) -> None:
                 who = None if learns is None else learns[:, block]
-                losses[:, block] = self._through(lane, block, at, lr[:, block], who)
+                losses[:, block] = self._through(part, block, at, lr[:, block], who)
 
-            self.crew.each(go, self._blocks(lane))
+            list((self._pool.map if self._pool else map)(go, self._blocks(part)))
         counted = torch.ones_like(losses, dtype=torch.bool) if learns is None else learns
         bad = counted & ~losses.isfinite()
         self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
         self.steps += counted.sum(dim=0)
+        self.taken += counted.sum(dim=0)
         self.foresee()  # while a GPU still works on the steps
         self.stepped += losses.numel() if learns is None else int(counted.sum())
         if bool(bad.any()):
             self._isolate(bad.any(dim=0), at[bad.int().argmax(dim=0)])
 
-    def _through(self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None) -> Tensor:
-        """Take a block of a lane's clients through all iterations ts; the losses `[K, n]`."""
-        feed = self.stack.feed
-        inside = slice(block.start - lane.clients.start, block.stop - lane.clients.start)
-        rows, labels = feed.rows(feed.train, feed.draws(ts, block, self.experiment.train.batch))
-        state = gather(lane.state, inside)
-        drawn = Drawn(feed.pool, rows, labels, lr, learns)
-        if (found := self.execution.steps(lane.group, state, drawn)) is not None:
+    def _through(
+        self, part: ClientRange, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None
+    ) -> Tensor:
+        """Take a block of clients, a slice of axis N, through all iterations ts; the losses `[K, n]`."""
+        data = self.stack.data
+        inside = slice(block.start - part.clients.start, block.stop - part.clients.start)
+        rows, labels = data.pool_rows(
+            data.train, data.batch_positions(ts, block, self.experiment.train.batch)
+        )
+        state = take_clients(part.state, inside)
+        plan = BatchPlan(data.pool, rows, labels, lr, learns)
+        if (found := self.execution.steps(part.group, state, plan)) is not None:
             return found
-        keys = feed.keys(ts, block) if self.stack.task.random else torch.zeros_like(lr, dtype=torch.int64)
-        hyper = {k: v[inside] for k, v in lane.hyper.items()}
+        unused = torch.zeros_like(lr, dtype=torch.int64)
+        keys = data.keys(ts, block) if self.stack.task.random else unused
+        ctx = Context(unused, unused.bool(), unused, unused)
+        if part.group.overrides("local"):
+            ctx = self.stack.context("local", ts[:, None], block)
+        hyper = {k: v[inside] for k, v in part.hyper.items()}
         losses: list[Tensor] = []
         for k in range(len(ts)):
             mask, reason = None if learns is None else learns[k], ""
             try:
-                batch = Batch(feed.inputs(rows[k]), labels[k], lr[k], keys[k])
-                state, loss = self.execution.step(lane.group, hyper, state, batch, mask)
+                batch = Batch(data.inputs(rows[k]), labels[k], lr[k], keys[k])
+                now = Context(*(part[k] for part in ctx))
+                state, loss = self.execution.step(part.group, hyper, state, batch, now, mask)
                 losses.append(loss)
             except torch.OutOfMemoryError as error:
                 reason = str(error)  # and not the error itself, which holds on to all that the step had made
             if reason:
                 del batch
-                put(lane.state, inside, state)
+                write_clients(part.state, inside, state)
                 rest = (ts[k:], lr[k:], None if learns is None else learns[k:])
-                return torch.cat([*(x[None] for x in losses), self._in_halves(lane, block, *rest, reason)])
-        put(lane.state, inside, state)
+                return torch.cat([*(x[None] for x in losses), self._in_halves(part, block, *rest, reason)])
+        write_clients(part.state, inside, state)
         return torch.stack(losses)
 
     def _in_halves(
-        self, lane: Lane, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, reason: str
+        self, part: ClientRange, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, reason: str
     ) -> Tensor:
         """Go on with half as many clients at a time, from now on too."""
         half = (block.stop - block.start) // 2
@@ -219,29 +240,30 @@ class Simulator:
             (slice(block.start + half, block.stop), slice(half, None)),
         ):
             who = None if learns is None else learns[:, columns]
-            parts.append(self._through(lane, one, ts, lr[:, columns], who))
+            parts.append(self._through(part, one, ts, lr[:, columns], who))
         return torch.cat(parts, dim=1)
 
-    def _blocks(self, lane: Lane) -> Iterator[slice]:
-        """Parts of a lane small enough for the cache; equal if they can be, since each size is compiled."""
-        first, n = lane.clients.start, lane.clients.stop - lane.clients.start
+    def _blocks(self, part: ClientRange) -> Iterator[slice]:
+        """Cut a range into blocks that fit the cache; equal if they can be, since each size is compiled."""
+        first, n = part.clients.start, part.clients.stop - part.clients.start
         if self.stack.device.type != "cpu":
             return (slice(first + a, first + min(a + self.most, n)) for a in range(0, n, self.most))
-        model = sum(v[0].numel() * v.element_size() for v in lane.state.params.values())
-        fewest = min(n, max(self.crew.hands, -(-n * model // BLOCK_BYTES)))
+        model = sum(v[0].numel() * v.element_size() for v in part.state.params.values())
+        own = not (self.execution.side_by_side or uses_default_step(part.group.algorithm))
+        fewest = min(n, max(self.threads, -(-n * model // (BLOCK_BYTES * (OWN if own else 1)))))
         parts = next((p for p in range(fewest, min(2 * fewest, n) + 1) if n % p == 0), fewest)
         size = -(-n // parts)
         return (slice(first + a, first + min(a + size, n)) for a in range(0, n, size))
 
     def _learns(self, ts: Tensor) -> Tensor | None:
-        """Who learns when, `[K, N]`; None if everybody always does."""
+        """Look up who learns when, `[K, N]`; None if everybody always does."""
         members = self.stack.members
         if all(m.schedule.always for m in members) and bool(self._sound.all()):
             return None
-        return self.stack.here(torch.cat([m.schedule.learns(ts) for m in members], dim=1) & self._sound)
+        return self.stack.to_device(torch.cat([m.schedule.learns(ts) for m in members], dim=1) & self._sound)
 
     def _isolate(self, bad: Tensor, t: Tensor | int) -> None:
-        """Clients whose loss or model is not finite at t take no further part, and are named."""
+        """Leave out, from now on, clients whose loss or model is not finite at t; each is named."""
         fresh = bad & (self.diverged == 0)
         if not bool(fresh.any()):
             return
@@ -257,6 +279,10 @@ class Simulator:
                     )
 
 
+def _one_core() -> None:
+    torch.set_num_threads(1)
+
+
 def _finite(tensors: Tensors) -> Tensor:
-    """Which clients' numbers are finite, and not too wild to be added, `[N]`."""
+    """Tell which clients' numbers are finite, and not too wild to be added, `[N]`."""
     return torch.stack([v.flatten(1).sum(dim=1).isfinite() for v in tensors.values()]).all(dim=0)

@@ -25,7 +25,7 @@ from pydantic import BeforeValidator, ValidationError, model_validator
 
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.home import at_home
-from coterie.core.tags import refuse_alike, tag
+from coterie.core.labels import check_labels_unique, world_label
 from coterie.experiment.files import read, settled
 from coterie.experiment.overrides import config_error, put, refuse_misspelt
 from coterie.experiment.schema import (
@@ -247,7 +247,7 @@ class Experiment(Section):
 
     @cached_property
     def _worlds(self) -> tuple[World, ...]:
-        refuse_alike(self.grid)
+        check_labels_unique(self.grid)
         settings = [
             dict(zip(self.grid, values, strict=True)) for values in itertools.product(*self.grid.values())
         ]
@@ -272,7 +272,7 @@ class Experiment(Section):
         except ConfigError as error:
             raise ConfigError(f"grid: {error}") from None
         train = experiment.train.model_copy(update=experiment.methods[label].train.given())
-        setting_tag = tag(setting, self.grid)
+        setting_tag = world_label(setting, self.grid)
         name = f"{label} [{setting_tag}]" if setting_tag else label
         return World(name, label, seed, setting, experiment.model_copy(update={"train": train}))
 

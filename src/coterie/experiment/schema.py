@@ -243,6 +243,8 @@ class Exchange(Section):
     """Probability that a message on a link that is up is lost."""
     probe: Count | Literal["all"] = "all"
     """Samples on which a star looks at its neighbours' models: all its own, or a batch this large."""
+    holdout: Annotated[Real, Gt(0), Lt(1)] = 0.2
+    """The share of a client's training samples that are set aside, where the method wants that."""
 
 
 class Population(Section):

@@ -189,9 +189,9 @@ def _attacked(federation: Federation, who: Attackers, attack: Attack, seed: int)
     train, classes = federation.train, len(federation.classes)
     lies = who.among(len(train.count), seed).repeat_interleave(train.count)
     with own_code(f"attack: {who.name!r} failed"):
-        learns, told = attack.learns, attack.labels(train.label, classes)
-    if not isinstance(learns, bool):
-        raise ConfigError(f"attack: {who.name!r}: learns must be true or false, got {type(learns).__name__}")
+        trains, told = attack.trains, attack.labels(train.label, classes)
+    if not isinstance(trains, bool):
+        raise ConfigError(f"attack: {who.name!r}: trains must be true or false, got {type(trains).__name__}")
     if (
         not isinstance(told, torch.Tensor)
         or told.shape != train.label.shape

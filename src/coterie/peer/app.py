@@ -162,7 +162,8 @@ async def _serve(
 
 def _warn(client: Client) -> None:
     """Log what the owner of this peer should know of its method and model."""
-    if (adoption := client.algorithm.adoption) in ("replace", "average"):
+    adoption = client.algorithm.adoption
+    if client.algorithm.listens and adoption != "mix":
         why = (
             f"adoption = {adoption!r}: any member can change this peer's model by sending it its own; "
             'method = { ..., adoption = "mix" } or "ignore" is safer'

@@ -121,6 +121,8 @@ class Exchange(Section):
     """Members to ask at most."""
     probe: Count | Literal["all"] = "all"
     """Samples on which it probes others' models: all its own, or a batch this large."""
+    holdout: Annotated[float, Gt(0), Lt(1)] = 0.2
+    """Share of its training samples that are set aside, where the method wants that."""
     channel: Named | None = None
     """A channel of the simulator to be played on top of the real network, for experiments."""
     topology: Named = Plugin(name="all")
@@ -274,7 +276,8 @@ class PeerConfig(Section):
     def world(self) -> World:
         """Build the experiment of which this peer is one client."""
         e = self.exchange
-        exchange: dict[str, Any] = {"every": max(3, e.every), "loss": e.loss, "probe": e.probe, "cap": e.cap}
+        exchange: dict[str, Any] = {"every": max(3, e.every)}
+        exchange |= {"loss": e.loss, "probe": e.probe, "holdout": e.holdout, "cap": e.cap}
         exchange["topology"] = e.topology.model_dump()
         exchange["channel"] = (e.channel or Plugin(name="ideal")).model_dump()
         method = self.method.model_dump(exclude_none=True)

@@ -17,6 +17,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from coterie.peer.config import PeerConfig
@@ -215,7 +216,7 @@ class Node:
             return
         self.exchanges += 1
         self.contact_book.record_weights(heard, result.info)
-        if self.client.algorithm.adoption == "ignore":  # so do the others of the run: nobody would use it
+        if not self.client.algorithm.listens:  # nor do the others of the run: nobody would use it
             return
         envelope = await self._envelope(result.now)
         alive = self.directory.alive()
@@ -235,9 +236,21 @@ class Node:
             for peer, address in alive.items()
             if peer not in self.pulls and not book.is_resting(peer, clock, seconds)
         }
-        asked = select_partners(self.client, self.config.exchange, t, free, book.slots, usual)
+        near = select_partners(self.client, self.config.exchange, t, free, book.slots, usual)
+        asked = await self._chosen(near)
         awaited = [contact.id for contact in asked if usual.get(contact.id, 0.0) <= seconds]
         return await self.pulls.ask(asked, t, awaited, seconds)
+
+    async def _chosen(self, reachable: list[Contact]) -> list[Contact]:
+        """Let the algorithm choose among those in reach of whom it knows something; strangers are asked."""
+        now, slots = self.trainer.now, self.contact_book.slots
+        known = [contact.id for contact in reachable if contact.id in slots]
+        if not known:
+            return reachable
+        async with self._offering:
+            ask = partial(self._offer_client.ask, now.state, now.t, [slots[peer] for peer in known])
+            wanted = dict(zip(known, await run_off_loop(self.schema.bytes, ask), strict=True))
+        return [contact for contact in reachable if wanted.get(contact.id, True)]
 
     async def _pull(self, contact: Contact, t: int) -> ModelEnvelope | None:
         assert self._transport is not None

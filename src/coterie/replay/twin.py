@@ -5,21 +5,19 @@ States have an axis of clients, of one: everything runs batched, as in a simulat
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.func import vmap
 
-from coterie.core.algorithm import receive, wake
-from coterie.core.attack import attack_key
+from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.data import Federation
-from coterie.core.draws import first_model, first_row
-from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
-from coterie.engine.execution import Stacked
-from coterie.engine.feed import Feed
-from coterie.engine.stack import Group
+from coterie.core.sampling import Purpose, first_model, first_row
+from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
+from coterie.engine.batches import StackedData
+from coterie.engine.execution import VmapExecution
+from coterie.engine.layout import AlgorithmGroup
 from coterie.peer.learning.client import Client
 
 __all__ = ["Received", "Twin"]
@@ -42,13 +40,20 @@ class Twin:
         """`at`: its place among the federation's clients."""
         self.client, self.at = client, slice(at, at + 1)
         self.task, self.algorithm = client.task, client.algorithm
-        feed = Feed.of(
-            [federation], [client.seed], client.probe_size or "all", torch.device("cpu"), client.dtype
+        self.data = StackedData.of(
+            [federation],
+            [client.seed],
+            client.probe_size or "all",
+            torch.device("cpu"),
+            client.dtype,
+            holdouts=[client.schedule.exchange.holdout if self.algorithm.holds_out else 0.0],
+            numbers=[client.number] * len(federation.train.count),
         )
-        self.feed = dataclasses.replace(feed, client=torch.full_like(feed.client, client.number))
-        self.group = Group(self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool))
-        self.execution = Stacked(self.task)
-        self.learns = client.attack is None or client.attack.learns
+        self.group = AlgorithmGroup(
+            self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool)
+        )
+        self.execution = VmapExecution(self.task)
+        self.learns = client.attack is None or client.attack.trains
         self.state = self.first()
 
     def first(self) -> State:
@@ -57,37 +62,42 @@ class Twin:
         params, buffers = first_model(c.task, c.init, c.seed, c.number)
         row = first_row(c.slot, c.schedule.clients, c.dtype)
         parts = ({k: v[None] for k, v in params.items()}, {k: v[None] for k, v in buffers.items()})
-        state: State = vmap(lambda start: self.algorithm.init(self.task, start))(Start(*parts, row[None]))
+        state: State = self._vmapped("init", 0, Start(*parts, row[None]))
         return state
 
     def local(self, first: int, last: int, look: Callable[[int, State], None]) -> None:
         """The local steps of iterations first to last; `look` sees the state after each of them."""
         for begin in range(first, last + 1, AHEAD):
             ts = torch.arange(begin, min(begin + AHEAD, last + 1))
-            draws, keys = self.feed.draws(ts, self.at, self.client.batch), self.feed.keys(ts, self.at)
+            draws, keys = (
+                self.data.batch_positions(ts, self.at, self.client.batch),
+                self.data.keys(ts, self.at),
+            )
             for k, t in enumerate(ts.tolist()):
-                x, y = self.feed.samples(self.feed.train, draws[k])
+                x, y = self.data.samples(self.data.train, draws[k])
                 lr = torch.tensor([self.client.lr(t)], dtype=torch.float64).to(self.client.dtype)
                 batch = Batch(x, y, lr, keys[k])
                 if self.learns:
-                    self.state, _ = self.execution.step(self.group, {}, self.state, batch, None)
+                    ctx = self._context("local", t)
+                    self.state, _ = self.execution.step(self.group, {}, self.state, batch, ctx, None)
                 look(t, self.state)
 
     def offer(self, state: State, t: int) -> Message:
         """What it sends in that state at iteration t, `[1, ...]`."""
-        offered: Message = vmap(lambda s: self.algorithm.offer(self.task, s))(state)
+        probe = self._probe(t)
+        offered: Message = self._vmapped("offer", t, state, probe)
         if (attack := self.client.attack) is not None:
-            probe, key = self._probe(t), attack_key(self.client.seed, t, self.client.number)[None]
-            offered = vmap(lambda *given: attack.offer(self.task, *given))(state, offered, probe, key)
+            given = state, offered, probe, self._context("attack", t)
+            offered = vmap(lambda *its: attack.offer(self.task, *its))(*given)
         return offered
 
     def mix(self, t: int, heard: Sequence[Received]) -> Info:
         """As a star."""
-        return self._exchange(wake, t, heard)
+        return self._exchange("mix", t, heard)
 
     def adopt(self, t: int, heard: Received) -> Info:
         """As a neighbour."""
-        return self._exchange(receive, t, [heard])
+        return self._exchange("adopt", t, [heard])
 
     def reset_slot(self, slot: int) -> None:
         """An entry of the row as it was at the start."""
@@ -95,19 +105,23 @@ class Twin:
         rows = {k: v.index_copy(1, at, fresh[k][:, slot, None]) for k, v in self.state.rows.items()}
         self.state = self.state._replace(rows=rows)
 
-    def _exchange(self, act: Callable[..., tuple[State, Info]], t: int, heard: Sequence[Received]) -> Info:
+    def _exchange(self, act: Literal["mix", "adopt"], t: int, heard: Sequence[Received]) -> Info:
         inbox = Inbox(
             {k: torch.stack([h.message[k] for h in heard], dim=1) for k in heard[0].message},
             torch.ones(1, len(heard), dtype=torch.bool),
             torch.tensor([[h.slot for h in heard]]),
-            torch.tensor([t]),
         )
-
-        def acted(state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-            return act(self.algorithm, self.task, state, inbox, probe)
-
-        self.state, info = vmap(acted)(self.state, inbox, self._probe(t))
+        guarded = guarded_mix if act == "mix" else guarded_adopt
+        given = self.state, inbox, self._probe(t), self._context(act, t)
+        self.state, info = vmap(lambda *its: guarded(self.algorithm, self.task, *its))(*given)
         return info
 
+    def _vmapped(self, call: Literal["init", "offer"], t: int, *given: Any) -> Any:
+        """Call the algorithm batched over one client."""
+        return self.group.vmapped(self.task, call)({}, *given, self._context(call, t))
+
+    def _context(self, purpose: Purpose, t: int) -> Context:
+        return self.client.schedule.context(purpose, t, torch.tensor([self.client.number]))
+
     def _probe(self, t: int) -> Probe:
-        return self.feed.probe(torch.tensor([self.at.start]), t)
+        return self.data.probe(torch.tensor([self.at.start]), t)

@@ -19,7 +19,7 @@
 Accuracies are shares of one; `bytes` counts what all clients of a world sent so far; `diverged` are
 the clients without a finite model at that evaluation. JSON never holds NaN: what is not finite is null.
 The two .jsonl files are only ever appended to; what a killed run wrote after its last checkpoint is
-cut off (`RunFolder.rewind`) and written again. All other files are replaced whole, never changed.
+cut off (`RunFolder.truncate_to`) and written again. All other files are replaced whole, never changed.
 """
 
 from __future__ import annotations

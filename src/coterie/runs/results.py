@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from coterie.core.tags import called
+from coterie.core.labels import called
 from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
 
 __all__ = ["caption", "columns", "markdown", "table"]

@@ -95,13 +95,13 @@ class RunFolder:
         values = {"state": state, "t": t, "iterations": iterations, "seconds": seconds, **more}
         replace_file(self.path / "status.json", to_json_bytes(values))
 
-    def mark(self) -> dict[str, int]:
-        """Bring all rows to the disk; the sizes to which `rewind` goes back."""
+    def checkpoint_offsets(self) -> dict[str, int]:
+        """Bring all rows to the disk; the sizes to which `truncate_to` goes back."""
         self._flush(durable=True)
         with as_run_error(self.path):
             return {name: (self.path / name).stat().st_size for name in _APPENDED}
 
-    def rewind(self, mark: Mapping[str, int]) -> None:
+    def truncate_to(self, mark: Mapping[str, int]) -> None:
         """Forget the rows written after the mark; an empty mark forgets all."""
         for name, waiting in self._waiting.items():
             waiting.clear()

@@ -31,7 +31,7 @@ def save(
 
     An OSError or a SafetensorError leaves the one before it untouched.
     """
-    whole = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+    whole = _apart({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
     text = json.dumps(facts)
     with replacing(path, former) as draft:
         save_file(whole, draft, {"format": form, "facts": text, "sha256": _digest(form, text, whole)})
@@ -61,6 +61,12 @@ def load(path: Path, form: str) -> Saved:
     if meta.get("sha256") != _digest(form, told, tensors):
         raise ValueError("its content does not have the SHA-256 that was saved with it")
     return Saved(form, json.loads(told), tensors)
+
+
+def _apart(tensors: Tensors) -> Tensors:
+    """Copy all but one of tensors in the same memory, which the format cannot name twice."""
+    owner = {v.untyped_storage().data_ptr(): k for k, v in tensors.items()}
+    return {k: v if k in owner.values() else v.clone() for k, v in tensors.items()}
 
 
 def _digest(form: str, facts: str, tensors: Tensors) -> str:

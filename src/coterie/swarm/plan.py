@@ -70,6 +70,7 @@ def peer_configs(
             "topology": e.exchange.topology.model_dump(),
             "loss": e.exchange.loss,
             "probe": e.exchange.probe,
+            "holdout": e.exchange.holdout,
         },
         "quorum": m - 1,
         "slots": {name: i for i, name in enumerate(everybody)},

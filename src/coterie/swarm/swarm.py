@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import RunError
-from coterie.engine.simulate import described
+from coterie.engine.runner import described
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run, RunFolder

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from coterie.core.sampling import context
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Probe, State
+from coterie.core.types import Context, Inbox, Probe, State
 
-__all__ = ["TASK", "inbox", "probe", "row", "state", "theta"]
+__all__ = ["TASK", "ctx", "inbox", "probe", "row", "state", "theta"]
 
 TASK = Task(nn.Sequential(nn.Linear(1, 1, bias=False)).double())
 
@@ -33,13 +34,12 @@ def state(model: float, w: Tensor | None = None) -> State:
     return State({"0.weight": numbers([model]).view(1, 1)}, {}, {}, {}, rows)
 
 
-def inbox(models: Sequence[float], heard: Sequence[bool] = (), slot: Sequence[int] = (), t: int = 0) -> Inbox:
+def inbox(models: Sequence[float], heard: Sequence[bool] = (), slot: Sequence[int] = ()) -> Inbox:
     """Replies; senders 1, 2, 3 in this order unless told otherwise."""
     return Inbox(
         {"0.weight": numbers(models).view(-1, 1, 1)},
         torch.tensor(list(heard) or [True] * len(models)),
         torch.tensor(list(slot) or list(range(1, len(models) + 1))),
-        torch.tensor(t),
     )
 
 
@@ -50,7 +50,13 @@ def probe(x: Sequence[float] = (1.0,), mask: Sequence[bool] = (), size: float = 
         torch.zeros(len(x), dtype=torch.int64),
         torch.tensor(list(mask) or [True] * len(x)),
         torch.tensor(size, dtype=torch.float64),
+        torch.zeros(len(x), dtype=torch.bool),
     )
+
+
+def ctx(t: int = 0, client: int = 0) -> Context:
+    """The context of a call at iteration t; an exchange every 20, the closing phase from 101 on."""
+    return context("mix", 0, t, client, last=100, every=20)
 
 
 def theta(state: State) -> float:

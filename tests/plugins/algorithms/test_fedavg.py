@@ -9,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.core.algorithm import Adoption, receive, wake
+from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
 from coterie.plugins.algorithms.fedavg import FedAvg, mean_model
 from coterie.plugins.algorithms.fedavg_plus import FedAvgPlus
 from coterie.plugins.algorithms.local import Local
-from tests.plugins.algorithms.scalars import TASK, inbox, probe, state, theta
+from tests.plugins.algorithms.scalars import TASK, ctx, inbox, probe, state, theta
 from tests.trees import same
 
 models = st.lists(st.floats(-100, 100), min_size=1, max_size=5)
@@ -21,7 +21,7 @@ models = st.lists(st.floats(-100, 100), min_size=1, max_size=5)
 
 def test_the_mean_counts_the_own_model_and_those_heard() -> None:
     # (1 + 2 + 6) / 3; the 100 was not heard
-    new, _ = FedAvg().mix(TASK, state(1.0), inbox([2.0, 0.0, 6.0], heard=[True, False, True]), probe())
+    new, _ = FedAvg().mix(TASK, state(1.0), inbox([2.0, 0.0, 6.0], heard=[True, False, True]), probe(), ctx())
     assert theta(new) == pytest.approx(3.0, abs=1e-15)
     got = mean_model({"0.weight": torch.ones(1, 1).double()}, inbox([2.0, 6.0]))
     assert float(got["0.weight"]) == pytest.approx(3.0, abs=1e-15)
@@ -29,27 +29,29 @@ def test_the_mean_counts_the_own_model_and_those_heard() -> None:
 
 @given(models, st.floats(-100, 100))
 def test_the_mean_is_the_mean(others: list[float], own: float) -> None:
-    new, _ = wake(FedAvg(), TASK, state(own), inbox(others), probe())
+    new, _ = guarded_mix(FedAvg(), TASK, state(own), inbox(others), probe(), ctx())
     assert theta(new) == pytest.approx((own + sum(others)) / (len(others) + 1), abs=1e-12)
 
 
 @given(models, st.floats(-100, 100), st.floats(0.01, 1))
 def test_fedavg_plus_is_fedavg_before_the_switch(others: list[float], own: float, beta: float) -> None:
-    plus, _ = wake(FedAvgPlus(switch=5, beta=beta), TASK, state(own), inbox(others, t=4), probe())
-    plain, _ = wake(FedAvg(), TASK, state(own), inbox(others, t=4), probe())
+    plus, _ = guarded_mix(FedAvgPlus(switch=5, beta=beta), TASK, state(own), inbox(others), probe(), ctx(4))
+    plain, _ = guarded_mix(FedAvg(), TASK, state(own), inbox(others), probe(), ctx(4))
     same(plus, plain, 1e-12)
 
 
 @pytest.mark.parametrize(("t", "want"), [(0, 3.0), (9, 3.0), (10, 1.5), (11, 1.5)])
 def test_the_switch_to_reptile(t: int, want: float) -> None:
     # mean 3; from t = 10 on: 1 + 0.25·(3 - 1)
-    new, _ = wake(FedAvgPlus(switch=10, beta=0.25), TASK, state(1.0), inbox([2.0, 6.0], t=t), probe())
+    new, _ = guarded_mix(
+        FedAvgPlus(switch=10, beta=0.25), TASK, state(1.0), inbox([2.0, 6.0]), probe(), ctx(t)
+    )
     assert theta(new) == pytest.approx(want, abs=1e-15)
 
 
 @given(models, st.floats(-100, 100), st.floats(0.01, 1))
 def test_reptile_moves_by_beta(others: list[float], own: float, beta: float) -> None:
-    new, _ = wake(FedAvgPlus(switch=0, beta=beta), TASK, state(own), inbox(others), probe())
+    new, _ = guarded_mix(FedAvgPlus(switch=0, beta=beta), TASK, state(own), inbox(others), probe(), ctx())
     mean = (own + sum(others)) / (len(others) + 1)
     assert theta(new) == pytest.approx(own + beta * (mean - own), abs=1e-12)
 
@@ -67,25 +69,25 @@ def test_reptile_moves_by_beta(others: list[float], own: float, beta: float) -> 
 def test_adoption_before_and_after_the_switch(adoption: Adoption, before: float, after: float) -> None:
     for t, want in ((9, before), (10, after)):
         method = FedAvgPlus(switch=10, beta=0.25, adoption=adoption)
-        new, _ = receive(method, TASK, state(1.0), inbox([5.0], t=t), probe())
+        new, _ = guarded_adopt(method, TASK, state(1.0), inbox([5.0]), probe(), ctx(t))
         assert theta(new) == pytest.approx(want, abs=1e-15)
 
 
 def test_local_steps_are_smaller_after_the_switch() -> None:
     method = FedAvgPlus(switch=10, slow=0.2)
-    assert [method.pace(t) for t in (0, 9, 10, 11)] == [1.0, 1.0, 0.2, 0.2]
-    assert FedAvg().pace(10_000) == 1.0
+    assert [method.lr_scale(t) for t in (0, 9, 10, 11)] == [1.0, 1.0, 0.2, 0.2]
+    assert FedAvg().lr_scale(10_000) == 1.0
 
 
 @pytest.mark.parametrize("method", [FedAvg(), FedAvgPlus(switch=0), FedAvgPlus(switch=9)])
 @given(model=st.floats(-100, 100), n=st.integers(1, 5))
 def test_equal_models_are_a_fixed_point(method: Any, model: float, n: int) -> None:
-    new, _ = wake(method, TASK, state(model), inbox([model] * n), probe())
+    new, _ = guarded_mix(method, TASK, state(model), inbox([model] * n), probe(), ctx())
     assert theta(new) == pytest.approx(model, abs=1e-12)
 
 
 def test_local_sends_nothing_and_hears_nothing() -> None:
     own = state(1.0)
-    assert Local().offer(TASK, own) == {}
-    same(wake(Local(), TASK, own, inbox([5.0]), probe())[0], own)
-    same(receive(Local(), TASK, own, inbox([5.0]), probe())[0], own)
+    assert Local().offer(TASK, own, probe(), ctx()) == {}
+    same(guarded_mix(Local(), TASK, own, inbox([5.0]), probe(), ctx())[0], own)
+    same(guarded_adopt(Local(), TASK, own, inbox([5.0]), probe(), ctx())[0], own)

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from coterie.core.algorithm import Adoption, receive, wake
+from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
 from coterie.core.errors import ConfigError
 from coterie.core.task import Task
 from coterie.core.types import Inbox, Probe, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.kd_pdfl import BARRIER, KDPDFL
-from tests.plugins.algorithms.scalars import TASK, inbox, numbers, probe, row, state, theta
+from tests.plugins.algorithms.scalars import TASK, ctx, inbox, numbers, probe, row, state, theta
 from tests.trees import same
 
 LN3 = math.log(3)
@@ -83,7 +83,7 @@ def test_a_row_of_zeros_stays_finite_and_recovers() -> None:
     got = KDPDFL(step="fixed", eta=0.01).conn_vector_update(row(0, 0, 0, 0), numbers([2, 2]), inbox([0, 0]))
     assert got.tolist() == pytest.approx([0, 0.48, 0.48, 0])
     own = state(1.0, row(0, 0, 0, 0))
-    new, _ = wake(KDPDFL(outputs="logits", mu2=0.5), TASK, own, inbox([2.0, 1.0]), probe())
+    new, _ = guarded_mix(KDPDFL(outputs="logits", mu2=0.5), TASK, own, inbox([2.0, 1.0]), probe(), ctx())
     assert (new.rows["w"][1:3] > 0).all()
 
 
@@ -111,7 +111,7 @@ def test_equation_3_through_two_models() -> None:
     task = Task(Pair().double())
     own = State({"out.weight": torch.zeros(1, 1).double()}, {}, {}, {}, {"w": row()})
     box = Inbox({"out.weight": numbers([LN3, 0]).view(2, 1, 1)}, *inbox([0, 0])[1:])
-    _, info = KDPDFL().mix(task, own, box, probe([1, 0]))
+    _, info = KDPDFL().mix(task, own, box, probe([1, 0]), ctx())
     # (2·(1/4)² + 0) / 2 = 1/16
     assert info["distance"].tolist() == pytest.approx([0.0625, 0], abs=1e-15)
 
@@ -140,7 +140,7 @@ def test_equation_4(size: float, c_base: float, heard: list[bool], want: float) 
 def test_the_mixed_model() -> None:
     method = KDPDFL(outputs="logits", step="fixed", eta=0.25, mu1=0.6, mu2=0.3)
     box = inbox([2.0, 77.0, 1.0], heard=[True, False, True])
-    new, info = method.mix(TASK, state(1.0), box, probe([1.0, 5.0], mask=[True, False]))
+    new, info = method.mix(TASK, state(1.0), box, probe([1.0, 5.0], mask=[True, False]), ctx())
     # d = (1-2)² = 1 and 0; ∇h = 0.6·d - 0.3·4/3 = (0.2, -0.4); w = (¼ - 0.05, ¼ + 0.1) = (0.2, 0.35)
     # c = min(10/100, 1/3) = 0.1; θ = 0.9·(0.2·2 + 0.35·1)/0.55 + 0.1·1 = 0.9·15/11 + 0.1
     assert info["distance"].tolist()[::2] == pytest.approx([1, 0])
@@ -153,7 +153,7 @@ def test_the_mixed_model() -> None:
 def test_the_mixed_model_with_softmax() -> None:
     # d = (1, 4), τ = 3/ln 3: w = (1, 3^-1)·exp(-1/τ), scaled to (3/4, 1/4); θ = 0.9·(¾·2 + ¼·3) + 0.1·1
     method = dataclasses.replace(LOGITS, step="softmax", tau=3 / LN3)
-    new, _ = method.mix(TASK, state(1.0), inbox([2.0, 3.0]), probe())
+    new, _ = method.mix(TASK, state(1.0), inbox([2.0, 3.0]), probe(), ctx())
     assert theta(new) == pytest.approx(0.9 * 2.25 + 0.1, abs=1e-14)
 
 
@@ -161,26 +161,26 @@ def test_the_mixed_model_with_unit_steps() -> None:
     # d = (1, 4): ∇h = 0.5·d - 0.9/0.75 = (0.5 - 1.2, 2 - 1.2) = (-0.7, 0.8), norm √1.13
     # w = (¼ + 0.7/√1.13, ¼ - 0.8/√1.13 → 0): only sender 1 is left; c = 0.1; θ = 0.9·2 + 0.1·1
     method = dataclasses.replace(LOGITS, mu1=0.5, mu2=0.9)
-    new, _ = method.mix(TASK, state(1.0), inbox([2.0, 3.0]), probe())
+    new, _ = method.mix(TASK, state(1.0), inbox([2.0, 3.0]), probe(), ctx())
     assert new.rows["w"].tolist() == pytest.approx([0, 0.25 + 0.7 / math.sqrt(1.13), 0, 0.25])
     assert theta(new) == pytest.approx(1.9)
 
 
 def test_nobody_trusted_keeps_the_own_model() -> None:
     # d = 9 and 16, no reward: both weights fall to zero
-    new, info = dataclasses.replace(LOGITS, mu2=0.0).mix(TASK, state(1.0), inbox([4.0, 5.0]), probe())
+    new, info = dataclasses.replace(LOGITS, mu2=0.0).mix(TASK, state(1.0), inbox([4.0, 5.0]), probe(), ctx())
     assert new.rows["w"].tolist()[1:3] == pytest.approx([0, 0])
     assert theta(new) == 1.0
     assert info["confidence"] == 1
 
 
 def test_the_row_starts_as_the_paper_says() -> None:
-    first = KDPDFL().init(TASK, Start(state(1.0).params, {}, row()))
+    first = KDPDFL().init(TASK, Start(state(1.0).params, {}, row()), ctx())
     assert first.rows["w"].tolist() == [0, 0.25, 0.25, 0.25]
 
 
 def test_only_models_travel() -> None:
-    assert set(KDPDFL().offer(TASK, state(1.0))) == {"0.weight"}
+    assert set(KDPDFL().offer(TASK, state(1.0), probe(), ctx())) == {"0.weight"}
 
 
 # Adoption ---------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_only_models_travel() -> None:
 )
 def test_adoption(adoption: Adoption, want: float) -> None:
     method = KDPDFL(outputs="logits", adoption=adoption, mu1=0.1, mu2=0.5)
-    new, _ = receive(method, TASK, state(1.0), inbox([2.0], slot=[3]), probe())
+    new, _ = guarded_adopt(method, TASK, state(1.0), inbox([2.0], slot=[3]), probe(), ctx())
     assert theta(new) == pytest.approx(want)
     # mix alone looks at the star: ∇h = 0.1·1 - 0.5/0.75 < 0, a unit step up
     w = [0, 0.25, 0.25, 1.25 if adoption == "mix" else 0.25]
@@ -210,7 +210,7 @@ def test_adoption_by_mix_goes_as_far_as_the_star_is_trusted() -> None:
     # the share is (1 - 0.1)·0.4/0.5 = 0.72; θ = 0.72·2 + 0.28·1
     method = KDPDFL(outputs="logits", adoption="mix", step="fixed", eta=0.25, mu1=0.6, mu2=0.2)
     own = state(1.0, row(0, 0.5, 0, 0.5))
-    new, info = receive(method, TASK, own, inbox([2.0], slot=[3]), probe())
+    new, info = guarded_adopt(method, TASK, own, inbox([2.0], slot=[3]), probe(), ctx())
     assert new.rows["w"].tolist() == pytest.approx([0, 0.5, 0, 0.4])
     assert theta(new) == pytest.approx(1.72, abs=1e-14)
     assert float(info["confidence"]) == pytest.approx(0.28, abs=1e-14)
@@ -218,14 +218,14 @@ def test_adoption_by_mix_goes_as_far_as_the_star_is_trusted() -> None:
 
 def test_adoption_by_mix_refuses_a_stranger() -> None:
     method = KDPDFL(outputs="logits", adoption="mix", mu1=1.0, mu2=0.1)
-    new, _ = receive(method, TASK, state(1.0), inbox([9.0], slot=[3]), probe())
+    new, _ = guarded_adopt(method, TASK, state(1.0), inbox([9.0], slot=[3]), probe(), ctx())
     assert theta(new) == 1.0
     assert new.rows["w"].tolist() == [0, 0.25, 0.25, 0]
 
 
 def test_adoption_by_mix_leaves_what_cannot_be_measured() -> None:
     method = KDPDFL(outputs="logits", adoption="mix", mu1=0.1, mu2=0.5)
-    new, info = receive(method, TASK, state(1.0), inbox([1e200], slot=[3]), probe())
+    new, info = guarded_adopt(method, TASK, state(1.0), inbox([1e200], slot=[3]), probe(), ctx())
     assert theta(new) == 1.0
     assert new.rows["w"].tolist() == [0, 0.25, 0.25, 0.25]
     assert info["heard"].tolist() == [False]
@@ -242,15 +242,15 @@ def test_the_base_is_mixed_and_the_head_stays() -> None:
         return State({"0.weight": numbers([base]).view(1, 1), "1.weight": head}, {}, {}, {}, {"w": row()})
 
     method = KDPDFL(share="base", outputs="0", mu1=0.0, mu2=0.0, c_base=1.0)
-    offers = [method.offer(task, client(b)) for b in (2.0, 6.0)]
+    offers = [method.offer(task, client(b), probe(), ctx()) for b in (2.0, 6.0)]
     assert [set(o) for o in offers] == [{"0.weight"}] * 2
     box = Inbox({"0.weight": torch.stack([o["0.weight"] for o in offers])}, *inbox([0, 0])[1:])
-    new, info = method.mix(task, client(1.0), box, probe())
+    new, info = method.mix(task, client(1.0), box, probe(), ctx())
     assert float(new.params["0.weight"]) == pytest.approx(3.0)  # (1 + 2 + 6) / 3
     assert new.params["1.weight"].flatten().tolist() == [1, 0]
     assert info["distance"].tolist() == [1, 25]
     # through the whole model the sender's base speaks with the star's own head (1, 0): same distances
-    _, info = dataclasses.replace(method, outputs="logits").mix(task, client(1.0), box, probe())
+    _, info = dataclasses.replace(method, outputs="logits").mix(task, client(1.0), box, probe(), ctx())
     assert info["distance"].tolist() == [1, 25]
 
 
@@ -286,7 +286,7 @@ PROBE = probe([1.0, -0.5, 2.0], mask=[True, True, False], size=20.0)
 def test_weights_are_never_negative_and_the_unheard_never_move(
     method: KDPDFL, own: float, w: Tensor, box: Inbox
 ) -> None:
-    new, _ = wake(method, TASK, state(own, w), box, PROBE)
+    new, _ = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
     after = new.rows["w"]
     assert after.isfinite().all()
     assert (after >= 0).all()
@@ -297,7 +297,7 @@ def test_weights_are_never_negative_and_the_unheard_never_move(
 
 @given(METHODS, models, rows, boxes)
 def test_mixing_weights_sum_to_one(method: KDPDFL, own: float, w: Tensor, box: Inbox) -> None:
-    new, info = wake(method, TASK, state(own, w), box, PROBE)
+    new, info = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
     c, weight = float(info["confidence"]), info["weight"]
     assert 0 < c <= 1
     shares = (1 - c) * weight / weight.sum() if weight.sum() > 0 else weight
@@ -311,7 +311,7 @@ def test_mixing_weights_sum_to_one(method: KDPDFL, own: float, w: Tensor, box: I
 
 @given(METHODS, models, rows, st.lists(st.booleans(), min_size=3, max_size=3))
 def test_equal_models_are_a_fixed_point(method: KDPDFL, own: float, w: Tensor, heard: list[bool]) -> None:
-    new, _ = wake(method, TASK, state(own, w), inbox([own] * 3, heard=heard), PROBE)
+    new, _ = guarded_mix(method, TASK, state(own, w), inbox([own] * 3, heard=heard), PROBE, ctx())
     assert theta(new) == pytest.approx(own, abs=1e-12)
 
 
@@ -324,16 +324,16 @@ def test_equal_models_are_a_fixed_point(method: KDPDFL, own: float, w: Tensor, h
 )
 def test_without_mu_it_is_exactly_fedavg(own: float, box: Inbox, c_base: float, step: Any, reg: Any) -> None:
     method = KDPDFL(mu1=0.0, mu2=0.0, c_base=c_base, step=step, regularizer=reg, outputs="logits")
-    ours, _ = wake(method, TASK, state(own), box, PROBE)
-    theirs, _ = wake(FedAvg(), TASK, state(own), box, PROBE)
+    ours, _ = guarded_mix(method, TASK, state(own), box, PROBE, ctx())
+    theirs, _ = guarded_mix(FedAvg(), TASK, state(own), box, PROBE, ctx())
     same(ours, theirs, 1e-12)
 
 
 @given(METHODS, models, rows, boxes, st.floats(-1e6, 1e6))
 def test_lost_replies_never_enter(method: KDPDFL, own: float, w: Tensor, box: Inbox, other: float) -> None:
     changed = {"0.weight": torch.where(box.heard.view(-1, 1, 1), box.messages["0.weight"], other)}
-    one, _ = wake(method, TASK, state(own, w), box, PROBE)
-    two, _ = wake(method, TASK, state(own, w), box._replace(messages=changed), PROBE)
+    one, _ = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
+    two, _ = guarded_mix(method, TASK, state(own, w), box._replace(messages=changed), PROBE, ctx())
     same(one, two)
 
 
@@ -341,25 +341,25 @@ def test_lost_replies_never_enter(method: KDPDFL, own: float, w: Tensor, box: In
 def test_the_order_of_replies_does_not_matter(
     method: KDPDFL, own: float, w: Tensor, box: Inbox, order: list[int]
 ) -> None:
-    moved = Inbox({"0.weight": box.messages["0.weight"][order]}, box.heard[order], box.slot[order], box.t)
-    one, _ = wake(method, TASK, state(own, w), box, PROBE)
-    two, _ = wake(method, TASK, state(own, w), moved, PROBE)
+    moved = Inbox({"0.weight": box.messages["0.weight"][order]}, box.heard[order], box.slot[order])
+    one, _ = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
+    two, _ = guarded_mix(method, TASK, state(own, w), moved, PROBE, ctx())
     same(one, two, 1e-12)
 
 
 @given(METHODS, models, rows, boxes)
 def test_padding_of_the_probe_does_not_matter(method: KDPDFL, own: float, w: Tensor, box: Inbox) -> None:
-    bare = Probe(PROBE.x[:2], PROBE.y[:2], PROBE.mask[:2], PROBE.size)
-    one, _ = wake(method, TASK, state(own, w), box, PROBE)
-    two, _ = wake(method, TASK, state(own, w), box, bare)
+    bare = Probe(PROBE.x[:2], PROBE.y[:2], PROBE.mask[:2], PROBE.size, PROBE.held[:2])
+    one, _ = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
+    two, _ = guarded_mix(method, TASK, state(own, w), box, bare, ctx())
     same(one, two, 1e-12)
 
 
 def test_one_neighbour_out_of_all_bounds_does_not_silence_the_others() -> None:
     # 1e200 squared is an infinity: that neighbour is not to be measured, the other one is.
     method = KDPDFL(outputs="logits", mu1=0.1, mu2=0.5)
-    want, _ = wake(method, TASK, state(1.0), inbox([2.0, 1e200], heard=[True, False]), probe())
-    got, _ = wake(method, TASK, state(1.0), inbox([2.0, 1e200]), probe())
+    want, _ = guarded_mix(method, TASK, state(1.0), inbox([2.0, 1e200], heard=[True, False]), probe(), ctx())
+    got, _ = guarded_mix(method, TASK, state(1.0), inbox([2.0, 1e200]), probe(), ctx())
     assert theta(want) == pytest.approx(1.9)
     assert theta(got) == pytest.approx(1.9)
     assert got.rows["w"].tolist() == pytest.approx(want.rows["w"].tolist())

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.core.algorithm import wake
+from coterie.core.algorithm import guarded_mix
 from coterie.plugins.algorithms.krum import Krum, squared_distances
-from tests.plugins.algorithms.scalars import TASK, inbox, probe, state, theta
+from tests.plugins.algorithms.scalars import TASK, ctx, inbox, probe, state, theta
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from tests.plugins.algorithms.scalars import TASK, inbox, probe, state, theta
 def test_the_nearest_of_all_is_kept(
     others: list[float], heard: list[bool], bad: float, want: float, weight: list[float]
 ) -> None:
-    new, info = wake(Krum(bad=bad), TASK, state(0.0), inbox(others, heard), probe())
+    new, info = guarded_mix(Krum(bad=bad), TASK, state(0.0), inbox(others, heard), probe(), ctx())
     assert theta(new) == want
     told = [w for w, h in zip(info["weight"].tolist(), heard, strict=True) if h]
     assert told == weight
@@ -40,9 +40,9 @@ def test_the_nearest_of_all_is_kept(
 
 def test_a_model_out_of_all_bounds_has_no_say() -> None:
     # 1e200 squared is an infinity: so is the score of that model, and of all if they must count it
-    new, _ = wake(Krum(), TASK, state(0.0), inbox([1.0, 1.5, 1e200]), probe())
+    new, _ = guarded_mix(Krum(), TASK, state(0.0), inbox([1.0, 1.5, 1e200]), probe(), ctx())
     assert theta(new) == 1.25
-    new, _ = wake(Krum(bad=0.0), TASK, state(0.0), inbox([1e200, -1e200]), probe())
+    new, _ = guarded_mix(Krum(bad=0.0), TASK, state(0.0), inbox([1e200, -1e200]), probe(), ctx())
     assert theta(new) == 0.0
 
 
@@ -54,5 +54,7 @@ def test_distances_are_over_all_tensors() -> None:
 @given(st.lists(st.integers(-50, 50), min_size=3, max_size=5), st.sampled_from([-1000.0, 1000.0]))
 def test_one_far_away_is_never_chosen(honest: list[int], far: float) -> None:
     # n ≥ 4, f ≥ 1: n - f - 2 of the honest are always nearer to each other than to the far one
-    new, _ = wake(Krum(bad=0.3), TASK, state(honest[0]), inbox([*map(float, honest[1:]), far]), probe())
+    new, _ = guarded_mix(
+        Krum(bad=0.3), TASK, state(honest[0]), inbox([*map(float, honest[1:]), far]), probe(), ctx()
+    )
     assert min(honest) <= theta(new) <= max(honest)

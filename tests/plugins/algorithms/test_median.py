@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from coterie.core.algorithm import wake
+from coterie.core.algorithm import guarded_mix
 from coterie.plugins.algorithms.median import Median, middle
-from tests.plugins.algorithms.scalars import TASK, inbox, probe, state, theta
+from tests.plugins.algorithms.scalars import TASK, ctx, inbox, probe, state, theta
 
 numbers = st.floats(-100, 100)
 
@@ -27,7 +27,7 @@ numbers = st.floats(-100, 100)
     ],
 )
 def test_the_median_of_those_heard_and_the_own(others: list[float], heard: list[bool], want: float) -> None:
-    new, info = wake(Median(), TASK, state(1.0), inbox(others, heard), probe())
+    new, info = guarded_mix(Median(), TASK, state(1.0), inbox(others, heard), probe(), ctx())
     assert theta(new) == want
     assert set(info) == {"heard"}
 
@@ -50,5 +50,5 @@ def test_a_minority_cannot_take_it_out_of_the_range_of_the_honest(
     honest: list[float], bad: list[float]
 ) -> None:
     bad = bad[: len(honest) - 1]
-    new, _ = wake(Median(), TASK, state(honest[0]), inbox([*honest[1:], *bad]), probe())
+    new, _ = guarded_mix(Median(), TASK, state(honest[0]), inbox([*honest[1:], *bad]), probe(), ctx())
     assert min(honest) - 1e-9 <= theta(new) <= max(honest) + 1e-9

@@ -9,25 +9,26 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 from torch.func import vmap
 
-from coterie.core.attack import Attack, attack_key, attackers
+from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError
 from coterie.core.registry import known
+from coterie.core.sampling import Purpose, context
 from coterie.core.task import Task
-from coterie.core.types import Message, Probe, State
+from coterie.core.types import Context, Message, Probe, State
 from coterie.plugins.attacks.adaptive import Adaptive
 from coterie.plugins.attacks.free_rider import FreeRider
 from coterie.plugins.attacks.gaussian_noise import GaussianNoise
 from coterie.plugins.attacks.label_flip import LabelFlip
 from coterie.plugins.attacks.model_replacement import ModelReplacement
 from coterie.plugins.attacks.sign_flip import SignFlip
-from tests.conformance import M, World, world
-from tests.plugins.algorithms.scalars import TASK, numbers, probe, state
+from tests.conformance import World, moment, world
+from tests.plugins.algorithms.scalars import TASK, ctx, numbers, probe, state
 from tests.trees import clone, one_by_one, pick, same
 
-KEY = torch.tensor(7)
+CTX = ctx(7)
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "free_rider": [{"sends": "random"}],
     "adaptive": [{"distance": "cosine", "outputs": "logits"}],
@@ -39,10 +40,10 @@ CASES = [
 ]
 
 
-def sent(attack: Attack, model: float, key: Tensor = KEY) -> float:
+def sent(attack: Attack, model: float, ctx: Context = CTX) -> float:
     """What a client with a model of one number sends."""
     own = state(model)
-    return float(attack.offer(TASK, own, TASK.share(own), probe(), key)["0.weight"])
+    return float(attack.offer(TASK, own, TASK.select(own), probe(), ctx)["0.weight"])
 
 
 # By hand ----------------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ def sent(attack: Attack, model: float, key: Tensor = KEY) -> float:
 def test_an_attack_that_overrides_nothing_is_honest() -> None:
     honest = Attack()
     assert sent(honest, 3.0) == 3.0
-    assert honest.learns
+    assert honest.trains
     assert honest.labels(torch.tensor([0, 2]), 3).tolist() == [0, 2]
 
 
@@ -69,14 +70,14 @@ def test_noise_is_as_large_as_the_model_and_new_for_every_key() -> None:
     # The noise is s·rms(θ)·ε, so for one number θ + s·|θ|·ε: ε is the same whatever θ and s are.
     noise = (sent(GaussianNoise(scale=1.0), 2.0) - 2.0) / 2.0
     assert (sent(GaussianNoise(scale=5.0), -4.0) + 4.0) / 20.0 == pytest.approx(noise, abs=1e-14)
-    others = {sent(GaussianNoise(), 2.0, torch.tensor(k)) for k in range(50)}
+    others = {sent(GaussianNoise(), 2.0, ctx(k)) for k in range(50)}
     assert len(others) == 50
 
 
 def test_the_noise_is_gaussian() -> None:
     task = Task(nn.Linear(100, 100, bias=False).double())
     own = State({"weight": torch.full((100, 100), 0.5, dtype=torch.float64)}, {}, {}, {}, {})
-    message = GaussianNoise(scale=2.0).offer(task, own, task.share(own), probe(), KEY)
+    message = GaussianNoise(scale=2.0).offer(task, own, task.select(own), probe(), CTX)
     noise = message["weight"] - 0.5  # standard deviation 2 · 0.5
     assert float(noise.mean()) == pytest.approx(0, abs=0.04)
     assert float(noise.std()) == pytest.approx(1, abs=0.03)
@@ -84,7 +85,7 @@ def test_the_noise_is_gaussian() -> None:
 
 
 def test_a_free_rider_does_not_learn_and_sends_a_copy_or_random_numbers() -> None:
-    assert not FreeRider().learns
+    assert not FreeRider().trains
     assert sent(FreeRider(), 3.0) == 3.0
     random = [sent(FreeRider(sends="random"), model) for model in (1.0, -1.0, 3.0)]
     assert random[0] == random[1] == pytest.approx(random[2] / 3)
@@ -95,7 +96,11 @@ def two_classes() -> tuple[Task, State, Probe]:
     task = Task(nn.Linear(1, 2, bias=False).double())
     own = State({"weight": numbers([0, 0])[:, None]}, {}, {}, {}, {})
     mask = torch.tensor([True, False])
-    return task, own, Probe(numbers([1, 9])[:, None], torch.tensor([0, 1]), mask, torch.tensor(1.0).double())
+    return (
+        task,
+        own,
+        Probe(numbers([1, 9])[:, None], torch.tensor([0, 1]), mask, torch.tensor(1.0).double(), ~mask),
+    )
 
 
 @pytest.mark.parametrize(("boost", "want"), [(1.0, 0.05), (4.0, 0.2)])
@@ -103,18 +108,18 @@ def test_replacement_steps_towards_wrong_labels_and_boosts(boost: float, want: f
     # At (0, 0) softmax is (½, ½); the wrong label of 0 is 1: the gradient is (½, -½), lr 0.1.
     task, own, samples = two_classes()
     attack = ModelReplacement(boost=boost, steps=1)
-    message = attack.offer(task, own, task.share(own), samples, KEY)
+    message = attack.offer(task, own, task.select(own), samples, CTX)
     assert message["weight"][:, 0].tolist() == pytest.approx([-want, want], abs=1e-12)
 
 
 def test_replacement_ends_at_the_attackers_goal_if_it_is_alone_in_the_mean() -> None:
     task, own, samples = two_classes()
-    ten = ModelReplacement(boost=1.0, steps=10).offer(task, own, task.share(own), samples, KEY)
+    ten = ModelReplacement(boost=1.0, steps=10).offer(task, own, task.select(own), samples, CTX)
     by_one = own
     for _ in range(10):
-        one = ModelReplacement(boost=1.0, steps=1).offer(task, by_one, task.share(by_one), samples, KEY)
-        by_one = task.take(by_one, one)
-    same(ten, task.share(by_one), 1e-12)
+        one = ModelReplacement(boost=1.0, steps=1).offer(task, by_one, task.select(by_one), samples, CTX)
+        by_one = task.merge(by_one, one)
+    same(ten, task.select(by_one), 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +136,7 @@ def test_the_adaptive_attack_never_exceeds_its_budget(budget: float, a: float, b
     task, own, samples = two_classes()
     own = own._replace(params={"weight": numbers([a, b])[:, None]})
     attack = Adaptive(budget=budget)
-    message = attack.offer(task, own, task.share(own), samples, KEY)
+    message = attack.offer(task, own, task.select(own), samples, CTX)
     assert float(attack.seen(task, own, message, samples)) <= budget
 
 
@@ -158,18 +163,23 @@ def test_a_smaller_share_is_part_of_a_larger_and_seeds_differ() -> None:
 
 def test_keys_differ_between_seeds_iterations_and_clients_and_stack() -> None:
     seeds, clients = torch.tensor([1, 1, 2]), torch.tensor([0, 1, 0])
-    keys = attack_key(seeds, 5, clients)
-    assert keys.tolist() == [int(attack_key(s, 5, c)) for s, c in ((1, 0), (1, 1), (2, 0))]
-    assert len({*keys.tolist(), *attack_key(seeds, 6, clients).tolist()}) == 6
+
+    def keys(t: int, purpose: Purpose = "attack") -> list[int]:
+        found: list[int] = context(purpose, seeds, t, clients, last=9, every=5).key.tolist()
+        return found
+
+    one_by_one = [context("attack", s, 5, c, last=9, every=5).key for s, c in ((1, 0), (1, 1), (2, 0))]
+    assert keys(5) == [int(key) for key in one_by_one]
+    assert len({*keys(5), *keys(6), *keys(5, "offer")}) == 9
 
 
 # Every attack -----------------------------------------------------------------------------------
 
 
-def scene(w: World) -> tuple[State, Message, Probe, Tensor]:
+def scene(w: World) -> tuple[State, Message, Probe, Context]:
     """What five attackers have."""
     states = State(w.starts.params, w.starts.buffers, {}, {}, {})
-    return states, vmap(w.task.share)(states), w.probes, attack_key(0, 3, torch.arange(M))
+    return states, vmap(w.task.select)(states), w.probes, moment(w, "attack", 3)
 
 
 @pytest.mark.parametrize("attack", CASES)
@@ -204,7 +214,7 @@ def test_messages_are_well_formed_and_inputs_stay(attack: Attack, dtype: torch.d
 def test_padding_does_not_matter(attack: Attack) -> None:
     w = world()
     own, honest, padded, key = pick(scene(w), 1)  # 4 samples of 9
-    bare = Probe(padded.x[:4], padded.y[:4], padded.mask[:4], padded.size)
+    bare = Probe(padded.x[:4], padded.y[:4], padded.mask[:4], padded.size, padded.held[:4])
     same(attack.offer(w.task, own, honest, bare, key), attack.offer(w.task, own, honest, padded, key), 1e-10)
 
 
@@ -212,7 +222,7 @@ def test_padding_does_not_matter(attack: Attack) -> None:
 def test_part_of_a_model_can_be_attacked(attack: Attack) -> None:
     w = world()
     own, _, samples, key = pick(scene(w), 0)
-    base = w.task.share(own, "base")
+    base = w.task.select(own, "base")
     assert attack.offer(w.task, own, base, samples, key).keys() == base.keys()
 
 

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from coterie import Run, run
-from coterie.core.attack import attack_key
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import known
-from coterie.engine.preparation import prepare
-from coterie.engine.stack import gather
+from coterie.engine.layout import take_clients
+from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from coterie.schedule import Schedule
 from tests.engine.small import experiment, finished, hard, simulator
@@ -77,27 +76,33 @@ def test_a_star_hears_what_the_bare_attack_sends(name: str) -> None:
     )
     s = simulator(e)
     while s.stack.members[0].schedule.phase(s.t + 1) == "local":
-        s.advance()
-    t, before = s.t + 1, gather(s.clients.whole, torch.arange(s.stack.size))
-    s.advance()
-    (group,), feed, task = s.stack.groups, s.stack.feed, s.stack.task
+        s.step_to_next_event()
+    t, before = s.t + 1, take_clients(s.clients.whole, torch.arange(s.stack.size))
+    s.step_to_next_event()
+    (group,), feed, task = s.stack.groups, s.stack.data, s.stack.task
     attack, attacker = e.attack.attack, group.members[0].world.attackers
     assert attack is not None
     meeting = group.members[0].schedule.meeting(t)
     assert bool(attacker[meeting.neighbour[meeting.heard]].any())
 
     def message(client: int) -> dict[str, torch.Tensor]:
-        own, clients = gather(before, torch.tensor(client)), torch.tensor([client])
-        honest = group.algorithm.offer(task, own)
+        own, clients = take_clients(before, torch.tensor(client)), torch.tensor([client])
+        honest = task.select(own)
         if not attacker[client]:
             return honest
-        return attack.offer(task, own, honest, pick(feed.probe(clients, t), 0), attack_key(0, t, client))
+        return attack.offer(
+            task,
+            own,
+            honest,
+            pick(feed.probe(clients, t), 0),
+            s.stack.context("attack", t, torch.tensor(client)),
+        )
 
     for star, neighbours, heard in zip(*meeting[:2], meeting.heard, strict=True):
-        own = group.algorithm.offer(task, gather(before, star))
+        own = task.select(take_clients(before, star))
         models = [own, *(message(int(n)) for n in neighbours[heard])]
         want = {k: torch.stack([m[k] for m in models]).mean(dim=0) for k in own}
-        same(group.algorithm.offer(task, gather(s.clients.whole, star)), want, 1e-10)
+        same(task.select(take_clients(s.clients.whole, star)), want, 1e-10)
 
 
 def test_only_attackers_train_on_wrong_labels_and_tests_stay() -> None:
@@ -119,7 +124,7 @@ def test_a_free_rider_takes_no_local_step() -> None:
     s = simulator(e)
     start = {k: v.clone() for k, v in s.clients.whole.params.items()}
     while s.t < 10:
-        s.advance()
+        s.step_to_next_event()
     moved = torch.stack(
         [(v != start[k]).flatten(1).any(dim=1) for k, v in s.clients.whole.params.items()]
     ).any(dim=0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
-from coterie.core.links import Channel, Graph, table
+from coterie.core.graph import Channel, Graph, table
 from coterie.core.registry import build, known
 from coterie.core.streams import Stream
 from coterie.plugins.channels.bernoulli import Bernoulli

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
-from coterie.core.links import Graph, Topology, table
+from coterie.core.graph import Graph, Topology, table
 from coterie.core.registry import build, known
 from coterie.core.streams import Stream
 from coterie.plugins.topologies.all import All

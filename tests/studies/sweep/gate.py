@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from coterie.core.links import Graph, Links
+from coterie.core.graph import Graph, Links
 from coterie.core.streams import Stream
 from coterie.plugins.algorithms.local import Local
 

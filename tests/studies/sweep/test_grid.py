@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import ConfigError
-from coterie.engine.preparation import prepare
+from coterie.engine.plan import prepare
 from coterie.studies.sweep import grid as grids
 from coterie.studies.sweep.folder import Job
 from coterie.studies.sweep.grid import jobs, read

@@ -21,14 +21,14 @@ from rich.progress import (
 from rich.text import Text
 
 from coterie.cli.progress import Lines, rate
-from coterie.engine import recorder
+from coterie.engine import sinks
 from coterie.experiment import Experiment
 
 __all__ = ["progress"]
 
 
 @contextmanager
-def progress(console: Console, experiment: Experiment) -> Iterator[recorder.Progress]:
+def progress(console: Console, experiment: Experiment) -> Iterator[sinks.Progress]:
     """Show what suits the console, for as long as the run lasts."""
     methods, seeds = len(experiment.methods), len(experiment.seeds)
     settings = len(experiment.worlds()) // (methods * seeds)

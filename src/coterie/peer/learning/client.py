@@ -1,7 +1,7 @@
 """One client, bare: its method, its model, its data, and its own clock.
 
-A client calls what the simulator calls (`local`, `offer`, `mix`, `adopt`) on the very types of the simulator,
-and draws the very batches, probes and keys that its simulated twin draws: no network, no file, no thread.
+A client calls what the simulator calls (`local`, `ask`, `offer`, `mix`, `adopt`) on the simulator's very
+types, and draws the batches, probes and keys that its simulated twin draws: no network, no file, no thread.
 """
 
 from __future__ import annotations
@@ -9,21 +9,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from coterie.core.algorithm import Algorithm, receive, wake
-from coterie.core.attack import Attack, attack_key
-from coterie.core.contract import Checked
+from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
+from coterie.core.attack import Attack
 from coterie.core.data import Federation, Samples, Split
-from coterie.core.draws import batch_rows, first_model, first_row, probe_rows, step_keys
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.model_factory import build_task
 from coterie.core.registry import told
+from coterie.core.sampling import (
+    batch_rows,
+    first_model,
+    first_row,
+    held_out,
+    probe_rows,
+    step_keys,
+    training_order,
+)
 from coterie.core.task import Task
-from coterie.core.types import Batch, Inbox, Info, Message, Probe, Start, State
+from coterie.core.types import Batch, Inbox, Info, Message, Probe, Reachable, Start, State
+from coterie.core.validation import ValidatingAlgorithm
 from coterie.experiment import World
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
@@ -88,12 +97,19 @@ class Client:
     dtype: torch.dtype
     init: str
     attack: Attack | None
-    """Attack in place of its method, for experiments; None: it is honest."""
+    """What it does in place of its method, for experiments; None: it is honest."""
+    held: int
+    """How many of its training samples, the last ones, are set aside: no mini-batch has one of them."""
 
     @classmethod
     def of(cls, world: World, own: ClientData, number: int, slot: int) -> Client:
         """Make a client of a world (one method, one seed, one setting) with these samples."""
-        e = world.experiment
+        e, held = world.experiment, 0
+        if world.algorithm.holds_out:
+            count = torch.tensor([len(own.train.y)])
+            (order,) = training_order(world.seed, torch.tensor([number]), count)
+            own = dataclasses.replace(own, train=Samples(own.train.x[order], own.train.y[order]))
+            held = int(held_out(count, e.exchange.holdout))
         dtype = getattr(torch, e.dtype)
         inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
         return cls(
@@ -109,41 +125,52 @@ class Client:
             dtype=dtype,
             init=e.train.init,
             attack=e.attack.attack if bool(world.attackers[slot]) else None,
+            held=held,
         )
 
     def first(self) -> State:
         """Return the state before the first iteration."""
         params, buffers = first_model(self.task, self.init, self.seed, self.number)
         row = first_row(self.slot, self.schedule.clients, self.dtype)
-        return self.algorithm.init(self.task, Start(params, buffers, row))
+        ctx = self.schedule.context("init", 0, self.number)
+        return self.algorithm.init(self.task, Start(params, buffers, row), ctx)
+
+    def ask(self, state: State, t: int, slots: Sequence[int]) -> list[bool]:
+        """Choose whom to ask in that state at iteration t, by their entries of the row."""
+        reachable = Reachable(torch.tensor(slots), torch.ones(len(slots), dtype=torch.bool))
+        ctx = self.schedule.context("ask", t, self.number)
+        chosen: list[bool] = self.algorithm.ask(self.task, state, reachable, ctx).tolist()
+        return chosen
 
     def offer(self, state: State, t: int) -> Message:
-        """Return the message that it sends in that state at iteration t."""
-        honest = self.algorithm.offer(self.task, state)
+        """Make the message that it sends in that state at iteration t."""
+        probe, ctx = self.draw_probe(t), self.schedule.context("offer", t, self.number)
+        honest = self.algorithm.offer(self.task, state, probe, ctx)
         if self.attack is None:
             return honest
-        key = attack_key(self.seed, t, self.number)
-        return self.attack.offer(self.task, state, honest, self.draw_probe(t), key)
+        ctx = self.schedule.context("attack", t, self.number)
+        return self.attack.offer(self.task, state, honest, probe, ctx)
 
     def lr(self, t: int) -> float:
-        """Compute the local step size at iteration t; the closing phase is the same for every method."""
-        pace = 1.0 if self.schedule.closing(t) else self.algorithm.pace(t)
-        return self.schedule.lr(t) * pace
+        """Compute the size of the local step at iteration t."""
+        return self.schedule.lr(t, self.algorithm)
 
     def draw_probe(self, t: int) -> Probe:
         """Draw the own samples on which it probes others' models at iteration t."""
         x, y = self.own.train.x, self.own.train.y
-        size = torch.tensor(len(y), dtype=self.dtype)
+        size, rows = torch.tensor(len(y), dtype=self.dtype), torch.arange(len(y))
         if self.probe_size is not None:
             rows = probe_rows(self.seed, t, self.number, len(y), self.probe_size)
             x, y = x[rows], y[rows]
-        return Probe(_channels_last(x), y, torch.ones_like(y, dtype=torch.bool), size)
+        held = rows >= len(self.own.train.y) - self.held
+        return Probe(_channels_last(x), y, torch.ones_like(held), size, held)
 
-    def accuracy(self, state: State) -> dict[str, float | None]:
+    def accuracy(self, state: State, t: int) -> dict[str, float | None]:
         """Compute the accuracy on each kind of samples, as the simulator names them; None: it has none."""
-        own = self.own
+        own, probe = self.own, self.draw_probe(t)
         parts = {"personal": own.personal, "global": own.uniform, "validation": own.validation}
-        return {name: _accuracy(self.task, state, part) for name, part in parts.items()}
+        predict = partial(self.algorithm.predict, self.task, state, probe=probe)
+        return {name: _accuracy(predict, part) for name, part in parts.items()}
 
 
 class ReceivedMessage(NamedTuple):
@@ -190,8 +217,8 @@ class LocalClient:
             torch.tensor(c.lr(t), dtype=torch.float64).to(c.dtype),
             key,
         )
-        new, info = c.algorithm.local(c.task, state, batch)
-        self._commit(new if c.attack is None or c.attack.learns else state, t, info)
+        new, info = c.algorithm.local(c.task, state, batch, c.schedule.context("local", t, c.number))
+        self._commit(new if c.attack is None or c.attack.trains else state, t, info)
         return float(info["loss"])
 
     def idle(self) -> None:
@@ -202,13 +229,17 @@ class LocalClient:
         """Return the message that it sends when it is asked."""
         return self.client.offer(self.now.state, self.now.t)
 
+    def ask(self, slots: Sequence[int]) -> list[bool]:
+        """Choose whom to ask, by their entries of the row."""
+        return self.client.ask(self.now.state, self.now.t, slots)
+
     def mix(self, heard: Sequence[ReceivedMessage], record: RecordChange = _unrecorded) -> Info:
-        """Mix as a star, once the replies are in."""
-        return self._exchange(wake, heard, record)
+        """As a star, once the replies are in."""
+        return self._exchange("mix", heard, record)
 
     def adopt(self, heard: ReceivedMessage, record: RecordChange = _unrecorded) -> Info:
-        """Adopt as a neighbour, on the star's broadcast."""
-        return self._exchange(receive, [heard], record)
+        """As a neighbour, on the star's broadcast."""
+        return self._exchange("adopt", [heard], record)
 
     def raise_incarnation(self, incarnation: int) -> None:
         """Go on with the same model in a higher incarnation."""
@@ -221,7 +252,7 @@ class LocalClient:
         self._commit(state._replace(rows=rows), self.now.t, {}, record)
 
     def _exchange(
-        self, act: Callable[..., tuple[State, Info]], heard: Sequence[ReceivedMessage], record: RecordChange
+        self, act: Literal["mix", "adopt"], heard: Sequence[ReceivedMessage], record: RecordChange
     ) -> Info:
         c, (_, t, state) = self.client, self.now
         names = heard[0].message if heard else {}
@@ -229,9 +260,10 @@ class LocalClient:
             {k: torch.stack([h.message[k] for h in heard]) for k in names},
             torch.ones(len(heard), dtype=torch.bool),
             torch.tensor([h.slot for h in heard], dtype=torch.int64),
-            torch.tensor(t),
         )
-        new, info = act(c.algorithm, c.task, state, inbox, c.draw_probe(t))
+        guarded = guarded_mix if act == "mix" else guarded_adopt
+        ctx = c.schedule.context(act, t, c.number)
+        new, info = guarded(c.algorithm, c.task, state, inbox, c.draw_probe(t), ctx)
         self._commit(new, t, info, record)
         return info
 
@@ -244,7 +276,7 @@ class LocalClient:
     def _draws(self, t: int) -> tuple[Tensor, Tensor]:
         if self._drawn is None or not 0 <= t - self._drawn[0] < AHEAD:
             c, ts = self.client, torch.arange(t, t + AHEAD)
-            rows = batch_rows(c.seed, ts, c.number, len(c.own.train.y), c.batch)
+            rows = batch_rows(c.seed, ts, c.number, len(c.own.train.y) - c.held, c.batch)
             self._drawn = t, rows, step_keys(c.seed, ts, c.number)
         first, rows, keys = self._drawn
         return rows[t - first], keys[t - first]
@@ -253,7 +285,7 @@ class LocalClient:
 def dry_run(client: Client) -> None:
     """Try one step and one exchange with itself, so that what cannot be run is told before the start."""
     name, method = type(client.task.model).__name__, type(client.algorithm).__name__
-    checked = Checked(method=client.algorithm, its=f"method {method}")
+    checked = ValidatingAlgorithm(inner=client.algorithm, its=f"method {method}")
     try:
         local_client = LocalClient(dataclasses.replace(client, algorithm=checked))
         logits = client.task.logits(local_client.now.state, client.own.train.x[:1])
@@ -262,9 +294,13 @@ def dry_run(client: Client) -> None:
                 f"model {name} puts out {list(logits.shape)} for one sample, but the labels need "
                 f"[1, {client.own.classes}]: one number for each class"
             )
+        client.algorithm.predict(
+            client.task, local_client.now.state, client.own.train.x[:1], client.draw_probe(0)
+        )
         local_client.local()
         if message := local_client.offer():
             itself = ReceivedMessage(client.slot, message)
+            local_client.ask([client.slot])
             local_client.mix([itself, itself])
             local_client.mix([itself])
             local_client.adopt(itself)
@@ -284,9 +320,9 @@ def _channels_last(x: Tensor) -> Tensor:
     return x.movedim(1, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 1)
 
 
-def _accuracy(task: Task, state: State, samples: Samples) -> float | None:
+def _accuracy(predict: Callable[[Tensor], Tensor], samples: Samples) -> float | None:
     if not len(samples.y):
         return None
     with torch.no_grad():
-        hits = task.logits(state, samples.x).argmax(dim=-1) == samples.y
+        hits = predict(samples.x).argmax(dim=-1) == samples.y
     return float(hits.double().mean())

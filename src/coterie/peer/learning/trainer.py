@@ -304,7 +304,11 @@ class TrainingThread:
         now, began = self.now, time.monotonic()
         loss = sum(self._losses) / len(self._losses) if self._losses else None
         self._losses.clear()
-        facts: dict[str, Any] = {"t": now.t, "loss": loss, **self.local_client.client.accuracy(now.state)}
+        facts: dict[str, Any] = {
+            "t": now.t,
+            "loss": loss,
+            **self.local_client.client.accuracy(now.state, now.t),
+        }
         if self.throttle_evaluation:
             self._next_evaluation = began + max(REST, REST_FACTOR * (time.monotonic() - began))
         self._report("evaluated", {**facts, "event": now.version.event})

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coterie.core.algorithm import Algorithm, average
+from coterie.core.algorithm import Algorithm, weighted_sum
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Message, Probe, State
+from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 
 __all__ = ["FedAvg", "mean_model"]
 
@@ -21,7 +21,7 @@ __all__ = ["FedAvg", "mean_model"]
 def mean_model(own: Message, inbox: Inbox) -> Message:
     """The arithmetic mean of the own model and the ones heard."""
     n = inbox.heard.sum() + 1
-    return {k: (own[k] + m) / n for k, m in average(inbox.heard.double(), inbox.messages).items()}
+    return {k: (own[k] + m) / n for k, m in weighted_sum(inbox.heard.double(), inbox.messages).items()}
 
 
 @register("algorithm", "FedAvg")
@@ -29,5 +29,5 @@ def mean_model(own: Message, inbox: Inbox) -> Message:
 class FedAvg(Algorithm):
     """The arithmetic mean of the models heard; one model for all, not personalised."""
 
-    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        return task.take(state, mean_model(self.offer(task, state), inbox)), {}
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        return task.merge(state, mean_model(self.offer(task, state, probe, ctx), inbox)), {}

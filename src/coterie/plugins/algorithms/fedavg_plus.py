@@ -15,10 +15,10 @@ import torch
 from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
-from coterie.core.algorithm import Algorithm, Choices
+from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Message, Probe, State
+from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 from coterie.plugins.algorithms.fedavg import mean_model
 
 __all__ = ["FedAvgPlus"]
@@ -36,27 +36,27 @@ class FedAvgPlus(Algorithm):
     slow: Annotated[float, Gt(0), Le(1)] = 0.2
     """The local step after the switch, as a share of the one before."""
 
-    def pace(self, t: int) -> float:
+    def lr_scale(self, t: int) -> float:
         return self.slow if t >= self.switch else 1.0
 
-    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        own = self.offer(task, state)
-        return task.take(state, self._towards(mean_model(own, inbox), own, inbox.t)), {}
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        own = self.offer(task, state, probe, ctx)
+        return task.merge(state, self._towards(mean_model(own, inbox), own, ctx.t)), {}
 
-    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        new, info = Algorithm.adopt(self, task, state, inbox, probe)
-        goal, own = self.offer(task, new), self.offer(task, state)
+    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        new, info = Algorithm.adopt(self, task, state, inbox, probe, ctx)
+        goal, own = self.offer(task, new, probe, ctx), self.offer(task, state, probe, ctx)
         if self.adoption == "mix":  # has moved by beta already
             return new, info
-        return task.take(state, self._towards(goal, own, inbox.t)), info
+        return task.merge(state, self._towards(goal, own, ctx.t)), info
 
-    def idle(self, last: int) -> str | None:
+    def unused_options(self, last: int) -> str | None:
         if self.switch <= last:
             return None
         return f"never turns to Reptile, so it is FedAvg: switch = {self.switch}"
 
-    def search(self) -> Choices:
-        return {**Algorithm.search(self), "beta": (0.2, 0.5, 1.0), "slow": (0.1, 0.2, 0.5, 1.0)}
+    def search_space(self) -> SearchSpace:
+        return {**Algorithm.search_space(self), "beta": (0.2, 0.5, 1.0), "slow": (0.1, 0.2, 0.5, 1.0)}
 
     def _towards(self, goal: Message, own: Message, t: Tensor) -> Message:
         reptile = t >= self.switch

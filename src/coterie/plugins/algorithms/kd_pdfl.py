@@ -10,17 +10,18 @@ ICC 2023.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from coterie.core.algorithm import Algorithm, Choices, average
+from coterie.core.algorithm import Algorithm, SearchSpace, weighted_sum
 from coterie.core.outputs import distance, outputs
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Probe, Start, State
+from coterie.core.types import Context, Inbox, Info, Probe, Start, State
 
 __all__ = ["KDPDFL"]
 
@@ -55,35 +56,35 @@ class KDPDFL(Algorithm):
     def __post_init__(self) -> None:
         distance(self.distance, self.outputs)  # a mistake is told now, not at the first exchange
 
-    def init(self, task: Task, start: Start) -> State:
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
         # Input: w_ii = 0, w_ij = 1/M
-        return Algorithm.init(self, task, start)._replace(rows={"w": start.row})
+        return Algorithm.init(self, task, start, ctx)._replace(rows={"w": start.row})
 
-    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         inbox, w, d = self.look(task, state, inbox, probe)
         # θ_i = (1 - c_i) Σ_j w_ij θ_j + c_i θ_i, with the w_ij of those heard scaled to sum to one
         w_j = torch.where(inbox.heard, w[inbox.slot], 0.0)
         total = w_j.sum()
         c_i = torch.where(total > 0, self.confidence(probe, inbox), 1.0)
         share = (1 - c_i) * (w_j / torch.where(total > 0, total, 1.0))
-        new = self.blend(task, state, inbox, share)._replace(rows={"w": w})
+        new = self.blend(task, state, inbox, share, probe, ctx)._replace(rows={"w": w})
         return new, {"distance": d, "weight": w_j, "confidence": c_i, "heard": inbox.heard}
 
-    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         # θ_j = θ_i, or (`mix`) as far as j trusts i, measured by the neighbour it trusts most
         if self.adoption != "mix":
-            return Algorithm.adopt(self, task, state, inbox, probe)
+            return Algorithm.adopt(self, task, state, inbox, probe, ctx)
         inbox, w, d = self.look(task, state, inbox, probe)
         w_i = torch.where(inbox.heard, w[inbox.slot], 0.0)
         share = (1 - self.confidence(probe, inbox)) * w_i / w.max().clamp_min(torch.finfo(w.dtype).tiny)
-        new = self.blend(task, state, inbox, share)._replace(rows={"w": w})
+        new = self.blend(task, state, inbox, share, probe, ctx)._replace(rows={"w": w})
         return new, {"distance": d, "weight": w_i, "confidence": 1 - share.sum(), "heard": inbox.heard}
 
     def look(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[Inbox, Tensor, Tensor]:
         """What can be measured, the new row of W `[M]`, and the distances `[K]` that led to it."""
         # (z_i@i, z_j@i) = MidGetter(θ_i, θ_j, X_i)
-        z_i = self.mid_getter(task, state, probe)
-        z_j = task.over(lambda theirs: self.mid_getter(task, theirs, probe), state, inbox.messages)
+        mid_getter = partial(self.mid_getter, task, probe=probe)
+        z_i, z_j = mid_getter(state), task.map_over_messages(mid_getter, state, inbox.messages)
         # d_W(i,j) = Wasserstein2D(z_i@i, z_j@i)
         d = self.statistical_distance(z_i, z_j, probe)
         # A model too wild to be measured counts as not heard.
@@ -91,11 +92,13 @@ class KDPDFL(Algorithm):
         # ConnVectorUpdate(i,j) as in equation (2)
         return inbox, self.conn_vector_update(state.rows["w"], d, inbox), d
 
-    def blend(self, task: Task, state: State, inbox: Inbox, share: Tensor) -> State:
+    def blend(
+        self, task: Task, state: State, inbox: Inbox, share: Tensor, probe: Probe, ctx: Context
+    ) -> State:
         """Σ_j share_j θ_j + (1 - Σ_j share_j) θ_i, of all that is sent."""
-        own, rest = self.offer(task, state), 1 - share.sum()
-        mixed = {k: m + rest.to(m.dtype) * own[k] for k, m in average(share, inbox.messages).items()}
-        return task.take(state, mixed)
+        own, rest = self.offer(task, state, probe, ctx), 1 - share.sum()
+        mixed = {k: m + rest.to(m.dtype) * own[k] for k, m in weighted_sum(share, inbox.messages).items()}
+        return task.merge(state, mixed)
 
     def mid_getter(self, task: Task, state: State, probe: Probe) -> Tensor:
         """The outputs of one model on the star's own samples, `[n, L]`."""
@@ -103,8 +106,7 @@ class KDPDFL(Algorithm):
 
     def statistical_distance(self, z_i: Tensor, z_j: Tensor, probe: Probe) -> Tensor:
         """Eq. 3: the mean over samples of the distance between outputs, `[K]`."""
-        d = distance(self.distance, self.outputs)(z_i, z_j)
-        return (d * probe.mask).sum(dim=-1) / probe.mask.sum()
+        return probe.mean(distance(self.distance, self.outputs)(z_i, z_j))
 
     def conn_vector_update(self, w: Tensor, d: Tensor, inbox: Inbox) -> Tensor:
         """Eq. 2, for the neighbours heard: w_ij ← max(0, w_ij - η ∇h_j)."""
@@ -130,9 +132,9 @@ class KDPDFL(Algorithm):
         """Eq. 4: c_i = min(|X_i| / c_base, 1 / (|N_i| + 1))."""
         return torch.minimum(probe.size / self.c_base, 1 / (inbox.heard.to(probe.size).sum() + 1))
 
-    def search(self) -> Choices:
+    def search_space(self) -> SearchSpace:
         # Of the numbers in eq. 2, only one that this reading of it has.
-        number: Choices = {"mu2": (0.1, 0.2, 0.5, 1.0)}
+        number: SearchSpace = {"mu2": (0.1, 0.2, 0.5, 1.0)}
         if self.step == "softmax":
             number = {"tau": (0.03, 0.1, 0.3, 1.0)}
         outputs = ("probabilities", "centred")

@@ -19,10 +19,10 @@ import torch
 from annotated_types import Ge, Lt
 from torch import Tensor
 
-from coterie.core.algorithm import Algorithm, Choices, average
+from coterie.core.algorithm import Algorithm, SearchSpace, weighted_sum
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Message, Probe, State
+from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 
 __all__ = ["Krum"]
 
@@ -35,11 +35,12 @@ class Krum(Algorithm):
     bad: Annotated[float, Ge(0), Lt(0.5)] = 0.3
     """f/n: the share of the models, own and heard, that may be bad; f is rounded down."""
 
-    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        models = {k: torch.cat([own[None], inbox.messages[k]]) for k, own in self.offer(task, state).items()}
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        own = self.offer(task, state, probe, ctx)
+        models = {k: torch.cat([m[None], inbox.messages[k]]) for k, m in own.items()}
         there = torch.cat([inbox.heard.new_ones(1), inbox.heard])
         chosen = self.choice(models, there)
-        return task.take(state, average(chosen, models)), {"weight": chosen[1:]}
+        return task.merge(state, weighted_sum(chosen, models)), {"weight": chosen[1:]}
 
     def choice(self, models: Message, there: Tensor) -> Tensor:
         """The share of each model `[n]` in the result, of those that are `there` `[n]`."""
@@ -52,8 +53,8 @@ class Krum(Algorithm):
         best = torch.where(best.any(), best, ~others[0]).to(d.dtype)  # none: the own, which comes first
         return best / best.sum()
 
-    def search(self) -> Choices:
-        return {**Algorithm.search(self), "bad": (0.1, 0.2, 0.3, 0.4)}
+    def search_space(self) -> SearchSpace:
+        return {**Algorithm.search_space(self), "bad": (0.1, 0.2, 0.3, 0.4)}
 
 
 def squared_distances(models: Message) -> Tensor:

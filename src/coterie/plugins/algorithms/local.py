@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coterie.core.algorithm import Algorithm, Choices
+from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Message, Probe, State
+from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 
 __all__ = ["Local"]
 
@@ -17,14 +17,15 @@ __all__ = ["Local"]
 class Local(Algorithm):
     """Every client learns alone and sends nothing."""
 
-    def offer(self, task: Task, state: State) -> Message:
+    def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
         return {}
 
-    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         return state, {}
 
-    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        return state, {}
+    @property
+    def listens(self) -> bool:
+        return False
 
-    def search(self) -> Choices:
+    def search_space(self) -> SearchSpace:
         return {}

@@ -18,7 +18,7 @@ from torch import Tensor
 from coterie.core.algorithm import Algorithm
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Inbox, Info, Probe, State
+from coterie.core.types import Context, Inbox, Info, Probe, State
 
 __all__ = ["Median"]
 
@@ -28,9 +28,9 @@ __all__ = ["Median"]
 class Median(Algorithm):
     """The coordinate-wise median of the models heard and the own; not personalised."""
 
-    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[State, Info]:
-        own = self.offer(task, state)
-        return task.take(state, {k: middle(own[k], m, inbox.heard) for k, m in inbox.messages.items()}), {}
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        own = self.offer(task, state, probe, ctx)
+        return task.merge(state, {k: middle(own[k], m, inbox.heard) for k, m in inbox.messages.items()}), {}
 
 
 def middle(own: Tensor, others: Tensor, heard: Tensor) -> Tensor:

@@ -21,11 +21,11 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from coterie.core.attack import Attack, spoiled
+from coterie.core.attack import Attack, perturb_trainable
 from coterie.core.outputs import distance, outputs
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Message, Probe, State
+from coterie.core.types import Context, Message, Probe, State
 
 __all__ = ["Adaptive"]
 
@@ -50,7 +50,7 @@ class Adaptive(Attack):
     def __post_init__(self) -> None:
         distance(self.distance, self.outputs)  # a mistake is told now, not at the first message
 
-    def offer(self, task: Task, state: State, honest: Message, probe: Probe, key: Tensor) -> Message:
+    def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
         near = torch.zeros_like(probe.size)
         far = near + self.reach
         for _ in range(HALVINGS):
@@ -61,10 +61,9 @@ class Adaptive(Attack):
 
     def stepped(self, state: State, honest: Message, s: Tensor) -> Message:
         """(1 - s) θ_j."""
-        return spoiled(state, honest, lambda _, m: (1 - s) * m)
+        return perturb_trainable(state, honest, lambda _, m: (1 - s) * m)
 
     def seen(self, task: Task, state: State, message: Message, probe: Probe) -> Tensor:
         """How far from its own model the attacker itself would find a sender of this message."""
-        own, sent = (outputs(task, one, probe, self.outputs) for one in (state, task.take(state, message)))
-        d = distance(self.distance, self.outputs)(own, sent)
-        return (d * probe.mask).sum() / probe.mask.sum()
+        own, sent = (outputs(task, one, probe, self.outputs) for one in (state, task.merge(state, message)))
+        return probe.mean(distance(self.distance, self.outputs)(own, sent))

@@ -13,11 +13,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from coterie.core.attack import Attack, size, spoiled
+from coterie.core.attack import Attack, perturb_trainable, rms
 from coterie.core.registry import register
-from coterie.core.streams import Stream
 from coterie.core.task import Task
-from coterie.core.types import Message, Probe, State
+from coterie.core.types import Context, Message, Probe, State
 
 __all__ = ["FreeRider"]
 
@@ -31,11 +30,11 @@ class FreeRider(Attack):
     """`copy`: the model it holds, made of others' alone; `random`: noise as large as that model."""
 
     @property
-    def learns(self) -> bool:
+    def trains(self) -> bool:
         return False
 
-    def offer(self, task: Task, state: State, honest: Message, probe: Probe, key: Tensor) -> Message:
+    def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
         def random(name: str, m: Tensor) -> Tensor:
-            return size(m) * Stream(key, name, key.device).normal(m.numel()).view(m.shape)
+            return rms(m) * ctx.stream(name).normal(m.numel()).view(m.shape)
 
-        return honest if self.sends == "copy" else spoiled(state, honest, random)
+        return honest if self.sends == "copy" else perturb_trainable(state, honest, random)

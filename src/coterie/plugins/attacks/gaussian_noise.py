@@ -14,11 +14,10 @@ from typing import Annotated
 from annotated_types import Gt
 from torch import Tensor
 
-from coterie.core.attack import Attack, size, spoiled
+from coterie.core.attack import Attack, perturb_trainable, rms
 from coterie.core.registry import register
-from coterie.core.streams import Stream
 from coterie.core.task import Task
-from coterie.core.types import Message, Probe, State
+from coterie.core.types import Context, Message, Probe, State
 
 __all__ = ["GaussianNoise"]
 
@@ -31,8 +30,8 @@ class GaussianNoise(Attack):
     scale: Annotated[float, Gt(0)] = 5.0
     """The noise's standard deviation, in sizes (root mean squares) of each tensor."""
 
-    def offer(self, task: Task, state: State, honest: Message, probe: Probe, key: Tensor) -> Message:
+    def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
         def noisy(name: str, m: Tensor) -> Tensor:
-            return m + self.scale * size(m) * Stream(key, name, key.device).normal(m.numel()).view(m.shape)
+            return m + self.scale * rms(m) * ctx.stream(name).normal(m.numel()).view(m.shape)
 
-        return spoiled(state, honest, noisy)
+        return perturb_trainable(state, honest, noisy)

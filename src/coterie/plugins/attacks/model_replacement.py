@@ -18,10 +18,10 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 from torch.func import grad
 
-from coterie.core.attack import Attack, spoiled
+from coterie.core.attack import Attack, perturb_trainable
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Message, Probe, State, Tensors
+from coterie.core.types import Context, Message, Probe, State, Tensors
 
 __all__ = ["ModelReplacement"]
 
@@ -38,15 +38,16 @@ class ModelReplacement(Attack):
     lr: Annotated[float, Gt(0)] = 0.1
     """Their size."""
 
-    def offer(self, task: Task, state: State, honest: Message, probe: Probe, key: Tensor) -> Message:
+    def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
         def wrong(params: Tensors) -> Tensor:
             """The cross-entropy against the wrong labels."""
             log_p = torch.log_softmax(task.logits(state._replace(params=params), probe.x), dim=-1)
             loss = -log_p.flip(-1).gather(-1, probe.y[:, None])[:, 0]
-            return (loss * probe.mask).sum() / probe.mask.sum()
+            return probe.mean(loss)
 
         goal = state.params
         for _ in range(self.steps):
             uphill = grad(wrong)(goal)
             goal = {k: p - self.lr * uphill[k] for k, p in goal.items()}
-        return spoiled(state, honest, lambda k, m: m + self.boost * (goal[k] - m))
+        # Of what is sent beside parameters, such as prototypes, the goal is the opposite.
+        return perturb_trainable(state, honest, lambda k, m: m + self.boost * (goal.get(k, -m) - m))

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Gt
-from torch import Tensor
 
-from coterie.core.attack import Attack, spoiled
+from coterie.core.attack import Attack, perturb_trainable
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Message, Probe, State
+from coterie.core.types import Context, Message, Probe, State
 
 __all__ = ["SignFlip"]
 
@@ -28,5 +27,5 @@ class SignFlip(Attack):
     scale: Annotated[float, Gt(0)] = 1.0
     """How much larger than the honest model the flipped one is."""
 
-    def offer(self, task: Task, state: State, honest: Message, probe: Probe, key: Tensor) -> Message:
-        return spoiled(state, honest, lambda _, m: -self.scale * m)
+    def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
+        return perturb_trainable(state, honest, lambda _, m: -self.scale * m)

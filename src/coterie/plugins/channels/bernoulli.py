@@ -10,7 +10,7 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from coterie.core.links import Graph, Links
+from coterie.core.graph import Graph, Links
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from coterie.core.links import Graph, Links
+from coterie.core.graph import Graph, Links
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from coterie.core.links import table
+from coterie.core.graph import table
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from coterie.core.errors import ConfigError, DataError
+from coterie.core.graph import table
 from coterie.core.home import beside
-from coterie.core.links import table
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 

@@ -13,7 +13,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
-from coterie.core.links import table
+from coterie.core.graph import table
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 

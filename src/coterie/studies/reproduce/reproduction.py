@@ -16,8 +16,8 @@ from coterie.api import run
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.core.home import data_folder
 from coterie.core.toml import flat
-from coterie.engine.preparation import prepare
-from coterie.engine.recorder import Progress
+from coterie.engine.plan import prepare
+from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment
 from coterie.runs import Run
 from coterie.runs.metrics import WorldMetrics

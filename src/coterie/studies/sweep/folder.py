@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
-from coterie.core.tags import tag
+from coterie.core.labels import world_label
 from coterie.core.toml import dumps
 from coterie.runs import Run
 from coterie.runs.metrics import WeightUpdate, WorldMetrics
@@ -159,7 +159,10 @@ class Sweep:
         for job, run in self.runs.items():
             for track in run.tracks:
                 both = {**whole[job], **track.setting}
-                tags = [tag(track.setting, grid), *(f"{path}={value}" for path, value in whole[job].items())]
+                tags = [
+                    world_label(track.setting, grid),
+                    *(f"{path}={value}" for path, value in whole[job].items()),
+                ]
                 name = f"{track.label} [{', '.join(filter(None, tags))}]"
                 setting = {key: both[key] for key in grid}
                 tracks.append(replace(track, world=offset + track.world, name=name, setting=setting))

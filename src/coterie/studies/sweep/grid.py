@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.tags import refuse_alike
-from coterie.engine.stack import parts_stacks
+from coterie.core.labels import check_labels_unique
+from coterie.engine.layout import parts_stacks
 from coterie.experiment import Experiment
 from coterie.studies.sweep.folder import Job
 
@@ -101,7 +101,7 @@ def _checked(given: Any, source: str | Path) -> dict[str, list[Any]]:
             raise ConfigError(f"grid: {path!r} has no values; name at least one")
         if len({repr(value) for value in values}) < len(values):
             raise ConfigError(f"grid: {path!r} has a value twice, got {list(values)}")
-    refuse_alike({path: values for path, values in given.items() if path not in _WHOLE_RUN})
+    check_labels_unique({path: values for path, values in given.items() if path not in _WHOLE_RUN})
     return {path: list(values) for path, values in given.items()}
 
 

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 
 from coterie.api import Stopped, run
-from coterie.core.errors import CoterieError, NoRoomError
+from coterie.core.errors import CoterieError, NoRoomError, out_of_memory
 from coterie.core.home import data_folder
-from coterie.core.memory import out_of_memory
-from coterie.engine.memory import room_for_clients
-from coterie.engine.preparation import Plan
+from coterie.engine.memory_budget import check_clients_fit
+from coterie.engine.plan import Plan
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run
@@ -142,10 +141,10 @@ def _failure(error: Exception) -> tuple[str, object]:
 def _fingerprint(experiment: Experiment, spec: JobSpec) -> tuple[str, str]:
     """Name the data that a job begins with, and hash the samples as its clients have and name them."""
     world = experiment.worlds()[0]
-    room_for_clients([world])
+    check_clients_fit([world])
     federation = Dealer(data_folder(spec.data)).federation(world.experiment, spec.seed)
     key = f"{world.experiment.data.model_dump_json()} {world.experiment.evaluate.uniform}"
-    return key, Plan(experiment, [world], [federation], []).data()
+    return key, Plan(experiment, [world], [federation], []).data_hash()
 
 
 def machine() -> str:

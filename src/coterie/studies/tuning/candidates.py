@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from coterie.core.algorithm import Choices
+from coterie.core.algorithm import SearchSpace
 from coterie.core.errors import ConfigError
 from coterie.core.optim import Adam, Sgd
 from coterie.core.registry import own_code
@@ -51,7 +51,7 @@ def candidates(experiment: Experiment, label: str, budget: int) -> list[Candidat
     return list(found.values())
 
 
-def space(experiment: Experiment, label: str) -> Choices:
+def space(experiment: Experiment, label: str) -> SearchSpace:
     """List the values to search for each key of a method: as the experiment says, or the usual."""
     if experiment.search:
         return experiment.searched(label)
@@ -64,11 +64,11 @@ def space(experiment: Experiment, label: str) -> Choices:
     return {k: v for k, v in usual.items() if not experiment.grid.keys() & {k, f"methods.{label}.{k}"}}
 
 
-def _proposed(world: World) -> Choices:
+def _proposed(world: World) -> SearchSpace:
     """Ask a method for its own search space, held to what a `[search]` is held to."""
     what = f"methods.{world.label}: search"
     with own_code(f"{what} failed"):
-        found: object = world.algorithm.search()
+        found: object = world.algorithm.search_space()
     if not isinstance(found, Mapping):
         raise ConfigError(f"{what} must give options and the values to try, got {type(found).__name__}")
     try:
@@ -82,7 +82,7 @@ def _around(rate: float) -> tuple[float, ...]:
     return tuple(float(f"{factor * rate:.3g}") for factor in FACTORS)
 
 
-def _drawn(choices: Choices, budget: int) -> Iterator[dict[str, Any]]:
+def _drawn(choices: SearchSpace, budget: int) -> Iterator[dict[str, Any]]:
     """Draw random settings in which every value of a key comes equally often; in the end, all there are."""
     columns = [_shuffled(key, values, DRAWS * budget) for key, values in choices.items()]
     for combination in itertools.chain(zip(*columns, strict=True), itertools.product(*choices.values())):

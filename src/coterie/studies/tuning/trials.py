@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
 from coterie.core.home import data_folder
-from coterie.engine.preparation import choose_execution, prepare
-from coterie.engine.recorder import Progress
+from coterie.engine.plan import Plan, choose_execution, prepare, tf32
 from coterie.engine.simulator import Simulator
+from coterie.engine.sinks import Progress
 from coterie.experiment import MOST_WORLDS, Experiment, World
 from coterie.studies.tuning.candidates import Candidate, candidates
 
@@ -131,7 +131,12 @@ def _outcomes(
     base: Experiment, worlds: Sequence[World], root: Path | None, progress: Progress | None
 ) -> list[Outcome]:
     """Evaluate each world at its end, in one batched run or in as few as memory allows."""
-    plan = prepare(base, root, progress, worlds=worlds, tested=False)
+    with tf32(base.tf32):
+        return _evaluated(prepare(base, root, progress, worlds=worlds, tested=False), progress)
+
+
+def _evaluated(plan: Plan, progress: Progress | None) -> list[Outcome]:
+    """Run a plan, and judge every world by its last evaluation."""
     for world, federation in zip(plan.worlds, plan.federations, strict=True):
         if not bool(federation.validation.count[~world.attackers].any()):
             raise ConfigError(
@@ -144,14 +149,15 @@ def _outcomes(
         simulator = Simulator(stack, choose_execution(stack, progress))
         while simulator.t < stack.iterations:
             before = simulator.stepped
-            simulator.advance()
-            if simulator.due():
-                found |= {row["world"]: outcome(worlds[row["world"]], row) for row in simulator.evaluate()}
+            simulator.step_to_next_event()
+            if simulator.evaluation_due():
+                rows = simulator.evaluate()
+                found |= {row["world"]: outcome(plan.worlds[row["world"]], row) for row in rows}
                 if progress:
                     progress.evaluated(_leaders(found.values()))
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
-        stack.release()
+        stack.free_data()
         done += stack.iterations
     return list(found.values())
 

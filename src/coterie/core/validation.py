@@ -1,0 +1,175 @@
+"""Validate what algorithms and attacks return, which may be anybody's code; errors name the tensor.
+
+`what` says whose it is. All are tensors of one client, which under `vmap` stand for those of many.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from coterie.core.algorithm import Algorithm
+from coterie.core.errors import ConfigError
+from coterie.core.registry import kind_of, own_code
+from coterie.core.task import Task
+from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State, Tensors
+
+__all__ = ["ValidatingAlgorithm", "is_finite", "same_tensors"]
+
+_TAKEN = ("world", "t", "kind", "client", "neighbours")
+"""Names in a row of `exchanges.jsonl` beside those that an algorithm reports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidatingAlgorithm(Algorithm):
+    """An algorithm of which every return value is checked, for a dry run."""
+
+    inner: Algorithm
+    its: str
+    """Name of its settings, `methods.KD-PDFL`."""
+    where: str = ""
+    """Words about how it is run."""
+
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
+        given: Any = self.inner.init(task, start, ctx)
+        usual = Algorithm.init(self, task, start, ctx)
+        if isinstance(given, State):
+            usual = usual._replace(memory=given.memory, rows=given.rows)  # which may be anything
+        state, slots = _same_state(f"{self.its}: init", given, usual), len(start.row)
+        for name, tensor in state.rows.items():
+            if not tensor.dim() or len(tensor) != slots:
+                raise ConfigError(
+                    f"{self.its}: init: rows: {name!r} must have one entry for each of the {slots} slots on "
+                    f"its first axis, got {kind_of(tensor)}; what is not of one neighbour belongs in memory"
+                )
+        return state
+
+    def lr_scale(self, t: int) -> float:
+        with own_code(f"{self.its}: lr_scale failed at iteration {t}"):
+            scale = self.inner.lr_scale(t)
+        if not is_finite(scale):
+            raise ConfigError(
+                f"{self.its}: lr_scale must give a finite number, got {scale!r} at iteration {t}"
+            )
+        return scale
+
+    def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
+        what = f"{self.its}: local"
+        new, info = _pair(what, self.inner.local(task, state, batch, ctx), state)
+        if "loss" not in info:
+            raise ConfigError(f"{what} must report the 'loss', got {', '.join(map(str, info)) or 'nothing'}")
+        _of_shape(what, info, "loss", [])
+        return new, info
+
+    def ask(self, task: Task, state: State, reachable: Reachable, ctx: Context) -> Tensor:
+        given: Any = self.inner.ask(task, state, reachable, ctx)
+        return _like(f"{self.its}: ask", given, reachable.mask, "one for each neighbour in reach")
+
+    def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        what = f"{self.its}: offer"
+        given = _dict(what, self.inner.offer(task, state, probe, ctx))
+        for name, tensor in given.items():
+            if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
+                raise ConfigError(
+                    f"{what} must give floating-point tensors, but {name!r} is {kind_of(tensor)}"
+                )
+        weight = self.inner.wire_bytes(given)
+        if not (isinstance(weight, int) and weight >= 0):
+            raise ConfigError(f"{self.its}: wire_bytes must give a number of bytes, got {weight!r}")
+        return given
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        return self._exchange("mix", task, state, inbox, probe, ctx)
+
+    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        return self._exchange("adopt", task, state, inbox, probe, ctx)
+
+    def model(self, state: State) -> tuple[Tensors, Tensors]:
+        given: Any = self.inner.model(state)
+        if not (isinstance(given, tuple) and len(given) == 2):
+            raise ConfigError(f"{self.its}: model must give parameters and buffers, got {kind_of(given)}")
+        for part, found, wanted in zip(("parameters", "buffers"), given, state, strict=False):
+            same_tensors(f"{self.its}: model: {part}", found, wanted)
+        return given
+
+    def predict(self, task: Task, state: State, x: Tensor, probe: Probe) -> Tensor:
+        self.model(state)
+        given: Any = self.inner.predict(task, state, x, probe)
+        return _like(f"{self.its}: predict", given, task.logits(state, x), "a score for each label")
+
+    def _exchange(
+        self, act: str, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context
+    ) -> tuple[State, Info]:
+        what, senders = f"{self.its}: {act}", inbox.heard.shape[-1]
+        messages = f"{senders} message{'s'[: senders > 1]}"
+        with own_code(f"{what} of {type(self.inner).__name__} failed on {messages}{self.where}"):
+            given = getattr(self.inner, act)(task, state, inbox, probe, ctx)
+        new, info = _pair(what, given, state)
+        for name in info:
+            if name in _TAKEN:
+                raise ConfigError(f"{what} reports {name!r}, a name that is taken; use another")
+        for name in ("weight", "distance", "heard"):
+            _of_shape(what, info, name, [senders])
+        _of_shape(what, info, "confidence", [])
+        return new, info
+
+
+def same_tensors(what: str, given: Any, wanted: Tensors) -> Tensors:
+    """Return the given tensors if they have the names, shapes and types of those that are wanted."""
+    found = _dict(what, given)
+    for name in [*wanted, *found]:
+        if (name in found) != (name in wanted):
+            odd = "is missing" if name in wanted else "is new"
+            raise ConfigError(f"{what}: {name!r} {odd}; expected the same tensors as it was given")
+    for name, tensor in wanted.items():
+        if kind_of(found[name]) != kind_of(tensor):
+            raise ConfigError(f"{what}: {name!r} must be {kind_of(tensor)}, got {kind_of(found[name])}")
+    return found
+
+
+def is_finite(given: Any) -> bool:
+    """Tell whether something is a number that can be computed with."""
+    try:
+        return not isinstance(given, str) and math.isfinite(given)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
+def _like(what: str, given: Any, wanted: Tensor, words: str) -> Tensor:
+    """Return the given tensor if it has the shape and type of the one that is wanted."""
+    if kind_of(given) != kind_of(wanted):
+        raise ConfigError(f"{what} must give {kind_of(wanted)}, {words}, got {kind_of(given)}")
+    found: Tensor = given
+    return found
+
+
+def _dict(what: str, given: Any) -> Tensors:
+    if not isinstance(given, dict):
+        raise ConfigError(f"{what} must give a dict of tensors, got {kind_of(given)}")
+    return given
+
+
+def _pair(what: str, given: Any, state: State) -> tuple[State, Info]:
+    if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
+        raise ConfigError(f"{what} must give a State and a dict of what to report, got {kind_of(given)}")
+    for name, value in given[1].items():
+        if not isinstance(value, Tensor):
+            raise ConfigError(f"{what} must report tensors, but {name!r} is {kind_of(value)}")
+    return _same_state(what, given[0], state), given[1]
+
+
+def _same_state(what: str, given: Any, wanted: State) -> State:
+    if not isinstance(given, State):
+        raise ConfigError(f"{what} must give a State, got {kind_of(given)}")
+    for part, new, old in zip(State._fields, given, wanted, strict=True):
+        same_tensors(f"{what}: {part}", new, old)
+    return given
+
+
+def _of_shape(what: str, info: Info, name: str, shape: list[int]) -> None:
+    if name in info and list(info[name].shape) != shape:
+        each = f"{shape}, one number for each message" if shape else "[], one number"
+        raise ConfigError(f"{what} must report {name!r} of shape {each}, got {list(info[name].shape)}")

@@ -1,0 +1,156 @@
+"""Dry run: one step and one exchange of two clients, to find what cannot be run before the start.
+
+A model is any `nn.Module`, so whether it can be batched over clients is not known until it is tried. So are
+algorithms, attacks and channels: they may be anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from coterie.core.algorithm import Algorithm, drop_unsound
+from coterie.core.attack import Attack
+from coterie.core.errors import CoterieError, ModelError
+from coterie.core.registry import own_code, told
+from coterie.core.sampling import Purpose
+from coterie.core.task import Task
+from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
+from coterie.core.validation import ValidatingAlgorithm, same_tensors
+from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
+from coterie.schedule import Schedule
+
+__all__ = ["dry_run"]
+
+T = TypeVar("T")
+
+
+def dry_run(stack: Stack, group: AlgorithmGroup) -> None:
+    """Try an algorithm, its attack and its channels on two clients; an error names what is wrong."""
+    _try_clients(stack, group)
+    for member in {repr(m.algorithm): m for m in group.members}.values():
+        checked = ValidatingAlgorithm(inner=member.algorithm, its=f"methods.{member.world.label}")
+        for t in (1, member.schedule.last):
+            checked.lr_scale(t)
+    for schedule in {id(m.schedule): m.schedule for m in group.members}.values():
+        _try_links(schedule)
+
+
+def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
+    task, data, two = stack.task, stack.data, slice(group.clients.start, group.clients.start + 2)
+    world, classes = group.members[0].world, len(group.members[0].federation.classes)
+    t = torch.zeros(1, dtype=torch.int64, device=stack.device)
+    x, y = data.samples(data.train, data.batch_positions(t, two, stack.experiment.train.batch)[0])
+    ones = torch.ones(2, dtype=stack.dtype, device=stack.device)
+    batch = Batch(x, y, 0 * ones, data.keys(t, two)[0])
+    mask = torch.ones_like(y, dtype=torch.bool)
+    mask[:, 1:] = False  # all but one are padding
+    probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
+    hyper = {k: v[:2] for k, v in group.hyper.items()}
+    start, label = stack.start([task.init_params(0)], 2, 2), f"methods.{world.label}"
+
+    def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
+        """Call the algorithm by the name of a call, or a function of it, for two clients at once."""
+
+        def one(hyper: Tensors, *its: Any) -> Any:
+            inner = group.method(hyper)
+            checked = ValidatingAlgorithm(inner=inner, its=label, where=", batched over clients")
+            return getattr(checked, call)(task, *its) if isinstance(call, str) else call(checked, *its)
+
+        return _named(stack, group, lambda: vmap(one)(hyper, *args))
+
+    def ctx(purpose: Purpose) -> Context:
+        return stack.context(purpose, 0, two)
+
+    state: State = attempt("init", start, ctx("init"))
+    one = take_clients(state, torch.tensor(0))  # alone first: messages about shapes are plainer
+    logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
+    shape, wanted = (
+        tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__,
+        (len(x[0]), classes),
+    )
+    if shape != wanted:
+        raise ModelError(
+            f"model {type(task.model).__name__} puts out {shape} for {wanted[0]} samples, but the labels "
+            f"need {wanted}: one number for each of {classes} classes"
+        )
+    attempt("predict", state, x, probe)
+    state = attempt("local", state, batch, ctx("local"))[0]
+    offers: Message = attempt("offer", state, probe, ctx("offer"))
+    if not offers:
+        return
+    pair = _inbox(offers, 2)
+    attempt("ask", state, Reachable(pair.slot, pair.heard), ctx("ask"))
+    acts: list[tuple[Purpose, int]] = [("mix", 2), ("mix", 1), ("adopt", 1)]
+    for act, senders in acts:
+        attempt(act, state, _inbox(offers, senders), probe, ctx(act))
+    if group.attack:
+        lie = partial(_lie, world.experiment.attack.name, group.attack, task)
+        attempt(lie, state, offers, probe, ctx("attack"))
+
+
+def _lie(
+    name: str,
+    attack: Attack,
+    task: Task,
+    _: Algorithm,
+    state: State,
+    honest: Message,
+    probe: Probe,
+    ctx: Context,
+) -> Message:
+    with own_code(f"attack: offer of {name!r} failed, batched over clients"):
+        given = attack.offer(task, state, honest, probe, ctx)
+    return same_tensors(f"attack: offer of {name!r}", given, honest)
+
+
+def _inbox(offers: Message, senders: int) -> Inbox:
+    """Make the inboxes of two clients: one message, and padding up to so many."""
+    device = next(iter(offers.values())).device
+    messages = {k: m[:, None].expand(2, senders, *m.shape[1:]) for k, m in offers.items()}
+    heard = (torch.arange(senders, device=device) == 0).expand(2, senders)
+    slot = torch.tensor([[1, 0], [0, 0]], device=device)[:, :senders]
+    return drop_unsound(Inbox(messages, heard, slot))
+
+
+def _try_links(schedule: Schedule) -> None:
+    """Draw the links of one star."""
+    star = torch.zeros(1, dtype=torch.int64)
+    candidate = schedule.graph.candidates(star)
+    schedule.links(torch.full(candidate.shape, 0.5, dtype=torch.float64), star, candidate)
+
+
+def _named(stack: Stack, group: AlgorithmGroup, call: Callable[[], T]) -> T:
+    """Make the call; an error names the layer in which it failed."""
+    model, method = type(stack.task.model).__name__, type(group.algorithm).__name__
+    inside = [f"method {method} with model {model}"]
+
+    def enter(name: str, _module: nn.Module, _args: Any) -> None:
+        inside.append(name)
+
+    def leave(_module: nn.Module, _args: Any, _output: Any) -> None:
+        inside.pop()
+
+    hooks = []
+    for evaluated in stack.task.modules:
+        for name, module in evaluated.named_modules():
+            where = f"layer {name!r} ({type(module).__name__})" if name else f"model {type(module).__name__}"
+            hooks.append(module.register_forward_pre_hook(partial(enter, where)))
+            hooks.append(module.register_forward_hook(leave))
+    try:
+        return call()
+    except CoterieError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"{inside[-1]} cannot be run batched over clients on samples of this shape and type: "
+            f"{told(error)}"
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()

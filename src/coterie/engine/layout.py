@@ -1,0 +1,346 @@
+"""Worlds that fit together, laid end to end on one axis of clients.
+
+Axis N is world after world, client after client. Worlds of one algorithm stand beside each other, so that its
+part of every tensor is a slice, and a hyper-parameter in which they differ is a vector along it. So a client
+has several numbers, each from the start of another slice of axis N:
+
+    stack   its place on axis N: `StackedData`, `Clients.whole`, losses, blocks of clients that step together
+    group   from `AlgorithmGroup.clients`: `Clients.parts`, the group's `hyper`, `Deliveries` of an exchange
+    range   from `ClientRange.clients`, those that step alike: the range's `state` and `hyper`
+    world   from `WorldSlot.clients`, its own name: random streams, slots of rows of W, all that is written
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from coterie.core.algorithm import Algorithm
+from coterie.core.attack import Attack
+from coterie.core.data import Federation
+from coterie.core.sampling import Purpose, first_model, first_row
+from coterie.core.task import Task
+from coterie.core.toml import flat
+from coterie.core.types import Context, Start, State, Tensors
+from coterie.engine.batches import StackedData
+from coterie.engine.memory_budget import split_to_fit, world_bytes
+from coterie.experiment import Experiment, World
+from coterie.schedule import Schedule
+
+__all__ = [
+    "AlgorithmGroup",
+    "Clients",
+    "Stack",
+    "WorldSlot",
+    "parts_stacks",
+    "stacks",
+    "take_clients",
+    "write_clients",
+]
+
+
+class WorldSlot(NamedTuple):
+    """One world in its stack."""
+
+    id: int
+    """Its number in the run."""
+    world: World
+    algorithm: Algorithm
+    federation: Federation
+    schedule: Schedule
+    clients: slice
+    """Its part of axis N."""
+    meeting_key: str
+    """Cache key: worlds of a stack with the same key draw the same meetings."""
+
+
+class AlgorithmGroup(NamedTuple):
+    """The worlds of one algorithm that differ in numbers only."""
+
+    algorithm: Algorithm
+    hyper: Tensors
+    """`[n]` each: the float options in which its worlds differ, for every client of the group."""
+    members: tuple[WorldSlot, ...]
+    clients: slice
+    attack: Attack | None
+    """The attack on messages, None if there is none."""
+    attacker: Tensor
+    """`[n]` bool: who attacks, on the host"""
+
+    def method(self, hyper: Tensors) -> Algorithm:
+        """Make the algorithm of one client."""
+        options: dict[str, Any] = hyper  # floats, or tensors that stand for them
+        return dataclasses.replace(self.algorithm, **options) if options else self.algorithm
+
+    def vmapped(self, task: Task, call: str) -> Callable[..., Any]:
+        """Map a call of the contract over clients: `(hyper, state, ...)`, each with an axis of them."""
+
+        def one(hyper: Tensors, *given: Any) -> Any:
+            return getattr(self.method(hyper), call)(task, *given)
+
+        return vmap(one)
+
+    def overrides(self, call: str) -> bool:
+        """Tell whether the algorithm has its own version of a call of the contract."""
+        return getattr(type(self.algorithm), call) is not getattr(Algorithm, call)
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Everything about the worlds of one batched run that does not change."""
+
+    task: Task
+    groups: tuple[AlgorithmGroup, ...]
+    device: torch.device
+    dtype: torch.dtype
+
+    @cached_property
+    def data(self) -> StackedData:
+        """Samples of all clients, brought to the device when they are first needed."""
+        federations = [m.federation for m in self.members]
+        seeds = [m.world.seed for m in self.members]
+        holdouts = [
+            m.world.experiment.exchange.holdout if m.algorithm.holds_out else 0.0 for m in self.members
+        ]
+        probe = self.experiment.exchange.probe
+        return StackedData.of(federations, seeds, probe, self.device, self.dtype, holdouts=holdouts)
+
+    def context(self, purpose: Purpose, t: int | Tensor, clients: slice | Tensor) -> Context:
+        """Make the context of calls of some clients of axis N; all worlds of a stack share its phases."""
+        seed, client = self.data.seed[clients], self.data.client[clients]
+        return self.members[0].schedule.context(purpose, t, client, seed)
+
+    def free_data(self) -> None:
+        """Free the data's place on the device for the next stack."""
+        self.__dict__.pop("data", None)
+
+    @property
+    def members(self) -> list[WorldSlot]:
+        return [m for g in self.groups for m in g.members]
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment of any of its worlds: they agree in all that concerns the whole stack."""
+        return self.groups[0].members[0].world.experiment
+
+    @property
+    def iterations(self) -> int:
+        return self.experiment.train.iterations
+
+    @property
+    def size(self) -> int:
+        """N, the clients of all worlds."""
+        return int(self.groups[-1].clients.stop)
+
+    def to_device(self, tensor: Tensor) -> Tensor:
+        """Copy a tensor of the host to the device, without waiting for what the device is at."""
+        return tensor.to(self.device, non_blocking=True)
+
+    def initial(self) -> Clients:
+        """Make every client's state before the first iteration."""
+        width = max(m.schedule.clients for m in self.members)
+        states = []
+        for group in self.groups:
+            starts, ctx = self._starts(group, width), self.context("init", 0, group.clients)
+            states.append(group.vmapped(self.task, "init")(group.hyper, starts, ctx))
+        return Clients.of(self.groups, states)
+
+    def _starts(self, group: AlgorithmGroup, width: int) -> Start:
+        """Make what all clients of a group begin with."""
+        starts = [self._start(m, width) for m in group.members]
+        return Start(
+            {k: _end_to_end([s.params[k] for s in starts]) for k in starts[0].params},
+            {k: _end_to_end([s.buffers[k] for s in starts]) for k in starts[0].buffers},
+            _end_to_end([s.row for s in starts]),
+        )
+
+    def _start(self, member: WorldSlot, width: int) -> Start:
+        """Make what the clients of one world begin with."""
+        m, how = member.schedule.clients, member.world.experiment.train.init
+        clients = range(m) if how == "independent" else range(1)
+        models = [first_model(self.task, how, member.world.seed, client) for client in clients]
+        return self.start(models, m, width)
+
+    def start(self, models: Sequence[tuple[Tensors, Tensors]], m: int, width: int) -> Start:
+        """Stack θ(0), one model for each of m clients or one for all, and first rows of W `[m, width]`."""
+
+        def stacked(part: int) -> Tensors:
+            tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
+            return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
+
+        row = first_row(torch.arange(m), m, self.dtype)
+        return Start(stacked(0), stacked(1), self._home(torch.nn.functional.pad(row, (0, width - m))))
+
+    def _home(self, tensor: Tensor) -> Tensor:
+        dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
+        return tensor.to(self.device, dtype).contiguous()
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """The tensors that change while a run goes on; they change in place only.
+
+    Parameters, buffers and optimiser of all algorithms are one tensor each, of which a group's are
+    views, so that all clients can step together and each group can mix on its own.
+    """
+
+    whole: State
+    """`[N, ...]`, without memory and rows"""
+    parts: tuple[State, ...]
+    """`[n, ...]` of each group, with its algorithm's memory and rows"""
+
+    @classmethod
+    def of(cls, groups: Sequence[AlgorithmGroup], states: Sequence[State]) -> Clients:
+        params = {k: _end_to_end([s.params[k] for s in states]) for k in states[0].params}
+        buffers, optim = ({k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in (1, 2))
+        whole = State(params, buffers, optim, {}, {})
+        parts = (
+            take_clients(whole, g.clients)._replace(memory=_apart(s.memory), rows=_apart(s.rows))
+            for g, s in zip(groups, states, strict=True)
+        )
+        return cls(whole, tuple(parts))
+
+    def tensors(self) -> Tensors:
+        """Name everything, for a checkpoint."""
+        whole = {f"{part}/{k}": v for part, values in self.whole._asdict().items() for k, v in values.items()}
+        own = {
+            f"{name}/{i}/{k}": v
+            for i, part in enumerate(self.parts)
+            for name in ("memory", "rows")
+            for k, v in getattr(part, name).items()
+        }
+        return {**whole, **own}
+
+
+_ALIKE = ("train", "exchange.every", "exchange.probe", "evaluate")
+"""Keys, with those below them, in which worlds of a stack agree, besides their model and its shapes ..."""
+_FREE = ("train.lr", "train.personalize_lr", "train.init")
+"""... but for these."""
+
+
+def parts_stacks(path: str) -> bool:
+    """Tell whether worlds with different values of a key cannot share a stack, whatever their models."""
+    return path not in _FREE and f"{path}.".startswith(tuple(f"{key}." for key in _ALIKE))
+
+
+def stacks(
+    worlds: Sequence[World],
+    federations: Sequence[Federation],
+    tasks: Sequence[Task],
+    device: torch.device,
+    dtype: torch.dtype,
+    notice: Callable[[str], None] | None = None,
+) -> list[Stack]:
+    """Group worlds into as few stacks as their shapes, phases and memory allow, in their order."""
+    together: dict[Any, list[int]] = {}
+    for i, (world, task) in enumerate(zip(worlds, tasks, strict=True)):
+        settings = flat(world.experiment.model_dump(include={key.partition(".")[0] for key in _ALIKE}))
+        key = id(task), repr({path: value for path, value in settings.items() if parts_stacks(path)})
+        together.setdefault(key, []).append(i)
+    found = []
+    for ids in together.values():
+        needs = [world_bytes(worlds[i], federations[i], tasks[i]) for i in ids]
+        parts = split_to_fit(needs, [worlds[i].experiment.data.clients for i in ids], device)
+        if len(parts) > 1 and notice:
+            notice(f"too little memory for all {len(ids)} worlds at once, so in {len(parts)} parts")
+        for part in parts:
+            some = [(ids[k], worlds[ids[k]], federations[ids[k]]) for k in part]
+            found.append(_stack(some, tasks[ids[0]], device, dtype))
+    return found
+
+
+def _stack(
+    worlds: Iterable[tuple[int, World, Federation]],
+    task: Task,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Stack:
+    alike: dict[Any, list[tuple[int, World, Federation, Algorithm]]] = {}
+    for i, world, federation in worlds:
+        algorithm = world.algorithm
+        # Those with the default local step come first: they can take that step together.
+        own_step = type(algorithm).local is not Algorithm.local
+        key = (own_step, type(algorithm), repr(_options(algorithm, numbers=False)), _attack(world))
+        alike.setdefault(key, []).append((i, world, federation, algorithm))
+    groups: list[AlgorithmGroup] = []
+    schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
+    at = 0
+    for _, items in sorted(alike.items(), key=lambda item: item[0][0]):
+        members, first = [], at
+        for i, world, federation, algorithm in items:
+            e = world.experiment
+            meeting_key = f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
+            same = f"{meeting_key} {e.train!r} {e.attack!r}"
+            if same not in schedules:
+                schedules[same] = Schedule.of(e, world.seed)
+            clients = slice(at, at + e.data.clients)
+            members.append(WorldSlot(i, world, algorithm, federation, schedules[same], clients, meeting_key))
+            at = clients.stop
+        groups.append(
+            AlgorithmGroup(
+                items[0][3],
+                _vectors(members, device, dtype),
+                tuple(members),
+                slice(first, at),
+                _attack(items[0][1]),
+                torch.cat([m.world.attackers for m in members]),
+            )
+        )
+    return Stack(task, tuple(groups), device, dtype)
+
+
+def _attack(world: World) -> Attack | None:
+    """Build the attack on messages of a world, if there is one."""
+    attack = world.experiment.attack.attack
+    return None if attack is None or type(attack).offer is Attack.offer else attack
+
+
+def _options(algorithm: Algorithm, numbers: bool) -> dict[str, Any]:
+    values = {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)}
+    return {k: v for k, v in values.items() if isinstance(v, float) is numbers}
+
+
+def _vectors(members: Sequence[WorldSlot], device: torch.device, dtype: torch.dtype) -> Tensors:
+    """Spread the float options that differ between worlds to clients, `[n]` each."""
+    sizes = torch.tensor([m.schedule.clients for m in members])
+    vectors = {}
+    for name in _options(members[0].algorithm, numbers=True):
+        values = [getattr(m.algorithm, name) for m in members]
+        if len(set(values)) > 1:
+            vectors[name] = torch.tensor(values, dtype=dtype).repeat_interleave(sizes).to(device)
+    return vectors
+
+
+def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenate on the axis of clients; a single one is not copied, for it may be most of the memory."""
+    return parts[0].contiguous() if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _apart(tensors: Tensors) -> Tensors:
+    """Copy: an algorithm may start with one tensor under two names, or one for all clients."""
+    return {k: v.clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
+
+
+def take_clients(state: State, index: Tensor | slice | int | None) -> State:
+    """Index the axis of clients: a slice gives views, an int drops the axis, None adds one."""
+    if isinstance(index, Tensor) and index.dim() == 1:
+        return State(*({k: v.index_select(0, index) for k, v in part.items()} for part in state))
+    return State(*({k: v[index] for k, v in part.items()} for part in state))
+
+
+def write_clients(state: State, index: Tensor | slice, new: State) -> None:
+    """Write the states of some clients in place: the one way in which `Clients` change."""
+    for part, values in zip(state, new, strict=True):
+        for k, v in values.items():
+            target = part[k]
+            if isinstance(index, Tensor):
+                target.index_copy_(0, index, v)
+            elif target[index].data_ptr() != v.data_ptr():  # else it was changed in place already
+                target[index] = v

@@ -1,0 +1,108 @@
+"""Memory budget: refuse what cannot fit, split the rest into stacks that do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from coterie.core.data import Federation
+from coterie.core.errors import NoRoomError
+from coterie.core.registry import own_code
+from coterie.core.sampling import context, first_row
+from coterie.core.task import Task
+from coterie.core.types import Start, State
+from coterie.core.validation import ValidatingAlgorithm
+from coterie.experiment import World
+
+__all__ = ["check_clients_fit", "chunk_size", "nbytes", "split_to_fit", "world_bytes"]
+
+BYTES_PER_CLIENT = 500
+"""Bytes that dealing takes for each client, whatever the client gets."""
+COPIES = 3
+"""A model, its gradient, and the model after the step."""
+MODEL_SHARE = 0.8
+"""Share of the memory for models; the rest is for data and temporary tensors."""
+TEMPORARY_BYTES = 256 << 20
+"""Budget for temporary tensors in bytes; more on a GPU with much more memory."""
+
+
+def nbytes(tensors: Mapping[str, Tensor]) -> int:
+    """Add up the bytes of tensors."""
+    return sum(v.numel() * v.element_size() for v in tensors.values())
+
+
+def chunk_size(each: int, device: torch.device) -> int:
+    """Count how many things of `each` bytes fit the budget of temporary tensors."""
+    room = max(TEMPORARY_BYTES, _memory(device) // 64) if device.type == "cuda" else TEMPORARY_BYTES
+    return max(1, room // max(1, each))
+
+
+def check_clients_fit(worlds: Sequence[World]) -> None:
+    """Refuse so many clients that the numbers of their samples alone do not fit."""
+    federations = {(w.seed, w.experiment.data.model_dump_json()): w.experiment for w in worlds}
+    need = sum(e.data.clients * (BYTES_PER_CLIENT + 16 * e.evaluate.uniform) for e in federations.values())
+    _refuse_above(
+        need,
+        _memory(torch.device("cpu")),
+        f"{sum(e.data.clients for e in federations.values()):,} clients and their samples",
+        "use a smaller data.clients or evaluate.uniform, or fewer seeds",
+    )
+
+
+def world_bytes(world: World, federation: Federation, task: Task) -> int:
+    """Count the bytes of a world's clients: states, gradients, mini-batches, probes."""
+    clients, e = world.experiment.data.clients, world.experiment
+    state = _first_state(world, task)
+    number = next(iter(state.params.values())).element_size()
+    samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
+    each = number * samples * federation.pool[0].numel()
+    each += (COPIES - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
+    each += max(number * clients, sum(map(nbytes, state[3:])))  # all begin with a row of W
+    return clients * each
+
+
+def _first_state(world: World, task: Task) -> State:
+    """Make the state of one client of a world."""
+    label, (params, buffers) = f"methods.{world.label}", task.init_params(0)
+    row = first_row(0, world.experiment.data.clients, next(iter(params.values())).dtype)
+    ctx = context("init", world.seed, 0, 0, last=0, every=1)
+    with own_code(f"{label}: init failed"):
+        algorithm = ValidatingAlgorithm(inner=world.algorithm, its=label)
+        return algorithm.init(task, Start(params, buffers, row), ctx)
+
+
+def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:
+    """Split worlds into as few parts as their order allows, each of which fits."""
+    have = int(_memory(device) * MODEL_SHARE)
+    for need, count in zip(needs, clients, strict=True):
+        _refuse_above(
+            need,
+            have,
+            f"the models of {count:,} clients and their batches",
+            f"about {count * have // max(1, need):,} such clients fit; use a smaller data.clients, model, "
+            "train.batch or exchange.probe",
+        )
+    parts, first, held = [], 0, 0
+    for i, need in enumerate(needs):
+        if held + need > have:
+            parts.append(range(first, i))
+            first, held = i, 0
+        held += need
+    return [*parts, range(first, len(needs))]
+
+
+def _memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _refuse_above(need: int, have: int, what: str, remedy: str) -> None:
+    if need > have:
+        raise NoRoomError(
+            f"{what} take at least {need / 1e9:,.1f} GB of memory, but there are {have / 1e9:,.1f} GB for "
+            f"them; {remedy}"
+        )

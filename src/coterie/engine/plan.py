@@ -1,0 +1,185 @@
+"""Everything before the first iteration: data, models, a dry run of each algorithm, the stacks."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from coterie.core.data import Federation, Split
+from coterie.core.errors import ConfigError
+from coterie.core.model_factory import build_task
+from coterie.core.task import Task
+from coterie.engine.analytic import analytic_model
+from coterie.engine.dry_run import dry_run
+from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution
+from coterie.engine.layout import Stack, stacks
+from coterie.engine.memory_budget import check_clients_fit
+from coterie.engine.sinks import Progress
+from coterie.experiment import Experiment, World
+from coterie.federation import Dealer
+
+__all__ = ["Plan", "choose_execution", "prepare", "tf32"]
+
+WORTH_COMPILING = 2e10
+"""Parameters x local steps x clients from which compiling wins more time than it takes."""
+
+
+class Plan(NamedTuple):
+    """An experiment that is ready to go."""
+
+    experiment: Experiment
+    worlds: list[World]
+    federations: list[Federation]
+    """The clients of each world; worlds of one seed and setting share one."""
+    stacks: list[Stack]
+
+    def data_hash(self) -> str:
+        """Hash all samples, as the clients have and name them."""
+        digest = hashlib.sha256()
+        for pool in {id(f.pool): f.pool for f in self.federations}.values():
+            digest.update(pool.numpy().tobytes())
+        for federation in self.federations:
+            for split in (federation.train, federation.validation, federation.personal, federation.uniform):
+                for part in (split.index, split.label, split.count):
+                    digest.update(part.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def notices(self) -> list[str]:
+        """List what is set but never happens, or given but not used, one sentence each."""
+        found = [text for stack in self.stacks if (text := stack.task.notice)]
+        for member in (m for stack in self.stacks for m in stack.members):
+            schedule, train = member.schedule, member.schedule.train
+            closing = f", the last {train.personalize:.0%} of them local only" if train.personalize else ""
+            rest = f"train.iterations = {train.iterations}{closing}; use a smaller one"
+            if schedule.phase(every := schedule.exchange.every) != "exchange":
+                found.append(f"there is no exchange at all: exchange.every = {every}, but {rest}")
+            elif text := member.algorithm.unused_options(schedule.last):
+                found.append(f"methods.{member.world.label} {text}, but {rest}")
+            found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
+        return list(dict.fromkeys(found))
+
+
+def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
+    """Name settings larger than what there is; `samples`: of the client with the most for training."""
+    stars, clients = experiment.exchange.stars, experiment.data.clients
+    less = "; use a smaller one"
+    if stars > clients:
+        yield f"all clients are stars: exchange.stars = {stars}, but data.clients = {clients}{less}"
+    for key, size in (("train.batch", experiment.train.batch), ("exchange.probe", experiment.exchange.probe)):
+        if size != "all" and size > samples:
+            yield f"samples are drawn again: {key} = {size}, but no client has over {samples}{less}"
+
+
+def prepare(
+    experiment: Experiment,
+    root: Path | None = None,
+    progress: Progress | None = None,
+    *,
+    worlds: Sequence[World] | None = None,
+    tested: bool = True,
+) -> Plan:
+    """Load the data, deal them, build the models and try each method on them.
+
+    `worlds`: others than those of the experiment. Without `tested`, clients have no test samples.
+    """
+    device, dtype = _device(experiment.device), getattr(torch, experiment.dtype)
+    if progress:
+        progress.stage("dealing the data")
+    worlds = list(experiment.worlds() if worlds is None else worlds)
+    check_clients_fit(worlds)
+    dealer = Dealer(root)
+    federations = [dealer.federation(w.experiment, w.seed) for w in worlds]
+    if not tested:
+        federations = _without_tests(federations)
+    if progress:
+        progress.stage("trying the model")
+    tasks = _tasks(worlds, federations, dtype)
+    found = stacks(worlds, federations, tasks, device, dtype, progress.notice if progress else None)
+    for stack in found:
+        for group in stack.groups:
+            dry_run(stack, group)
+        if len(found) > 1:
+            stack.free_data()
+    plan = Plan(experiment, worlds, federations, found)
+    if progress:
+        for text in plan.notices():
+            progress.notice(text)
+    return plan
+
+
+@contextmanager
+def tf32(allowed: bool) -> Iterator[None]:
+    """Let GPUs multiply float32 in TF32, or not, as long as this lasts; plans are made and run inside."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    try:
+        matmul.allow_tf32 = cudnn.allow_tf32 = allowed
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
+    """Take the test samples away; clients of one federation stay one object."""
+    blind = {}
+    for f in federations:
+        nothing = Split(f.train.index[:0], f.train.label[:0], torch.zeros_like(f.train.count))
+        blind[id(f)] = dataclasses.replace(f, personal=nothing, uniform=nothing)
+    return [blind[id(f)] for f in federations]
+
+
+def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Task]:
+    """Make one task for all worlds with the same model, optimiser, shapes and use of given weights."""
+    tasks: dict[str, Task] = {}
+    found = []
+    for world, federation in zip(worlds, federations, strict=True):
+        e = world.experiment
+        inputs, classes = tuple(federation.pool.shape[1:]), len(federation.classes)
+        key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
+        if key not in tasks:
+            how = dtype, e.train.optimizer, e.train.init
+            tasks[key] = build_task(e.model.name, e.model.options, inputs, classes, *how)
+        found.append(tasks[key])
+    return found
+
+
+def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
+    """By hand where the model's layers are known, else stacked; compiled if that is asked for, or pays."""
+    experiment, known = (
+        stack.experiment,
+        analytic_model(stack.task, stack.members[0].federation.pool.shape[1:]),
+    )
+    parameters = sum(p.numel() for p in stack.task.model.parameters())
+    work = float(parameters) * stack.size * experiment.train.iterations
+    pays = work > WORTH_COMPILING and not (known and known.one_by_one and stack.device.type == "cpu")
+    compiled = experiment.compile == "on" or (experiment.compile == "auto" and pays)
+    if compiled and stack.device.type == "cpu" and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        if progress:
+            slower = "somewhat" if known else "some three times"
+            progress.notice(f"no C++ compiler found, so local steps run uncompiled, {slower} slower")
+        compiled = False
+    if compiled:
+        torch.compiler.reset()  # what an earlier stack compiled would count against this one
+        if progress:
+            progress.stage("compiling the local step")
+    return AnalyticExecution(stack.task, known, compiled) if known else VmapExecution(stack.task, compiled)
+
+
+def _device(name: str) -> torch.device:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ConfigError(f"device {name!r} is not available here: expected cpu, cuda or cuda:1 and so on")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"device {name!r} is not available here: {reason}; use device = 'cpu'") from None
+    return device

@@ -1,0 +1,137 @@
+"""Runner of a whole experiment: its stacks one after the other, with checkpoints, until done or stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coterie.core.data import Federation
+from coterie.core.task import Task
+from coterie.engine import checkpoint
+from coterie.engine.checkpoint import Checkpoint
+from coterie.engine.execution import Execution
+from coterie.engine.plan import Plan, choose_execution
+from coterie.engine.simulator import Simulator
+from coterie.engine.sinks import Progress, RunSink
+from coterie.experiment import World
+
+__all__ = ["described", "simulate"]
+
+
+def simulate(
+    plan: Plan,
+    sink: RunSink,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_every: float = 30.0,
+    execution: Callable[[Task], Execution] | None = None,
+) -> bool:
+    """Run an experiment to its end, or until `stop()`; returns whether it is finished.
+
+    With `resume` it goes on from the sink's last checkpoint, to the same bits. `execution` is for
+    tests that compare one way of computing with another; the engine knows how to choose.
+    """
+    fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
+    first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
+    sink.truncate_to(saved.mark if saved else {})
+    sink.describe(*described(plan.worlds, plan.federations))
+
+    total = sum(s.iterations for s in all_stacks)
+    done = sum(s.iterations for s in all_stacks[:first])
+    for number, stack in enumerate(all_stacks[first:], start=first):
+        simulator = Simulator(
+            stack, execution(stack.task) if execution else choose_execution(stack, progress), progress
+        )
+        clock = time.monotonic()
+
+        def save(simulator: Simulator = simulator, number: int = number) -> None:
+            moment = Checkpoint(
+                fingerprint, data, number, simulator.t, sink.checkpoint_offsets(), simulator.tensors()
+            )
+            checkpoint.save(_path(sink.path, number), moment)
+
+        if saved:
+            simulator.restore(saved)
+            saved = None
+            if progress:
+                progress.advance(done + simulator.t, total, 0)
+        else:
+            _evaluate(simulator, sink, progress)
+        while simulator.t < stack.iterations:
+            if simulator.settled and stop():
+                save()
+                return False
+            before = simulator.stepped
+            for row in simulator.step_to_next_event():
+                sink.exchange(row)
+            if simulator.evaluation_due():
+                _evaluate(simulator, sink, progress)
+            if simulator.settled and time.monotonic() - clock > checkpoint_every:
+                save()
+                clock = time.monotonic()
+            if progress:
+                progress.advance(done + simulator.t, total, simulator.stepped - before)
+        save()
+        stack.free_data()
+        done += stack.iterations
+    return True
+
+
+def _evaluate(simulator: Simulator, sink: RunSink, progress: Progress | None) -> None:
+    rows = simulator.evaluate()
+    for row in rows:
+        sink.metrics(row)
+    if progress:
+        by_name: dict[str, list[float]] = {}
+        for row, member in zip(rows, simulator.stack.members, strict=True):
+            honest = (~member.world.attackers).tolist()
+            scores = (a for a, counts in zip(row["personal"], honest, strict=True) if counts and a == a)
+            by_name.setdefault(member.world.name, []).extend(scores)
+        progress.evaluated({name: sum(a) / len(a) for name, a in by_name.items() if a})
+
+
+def described(
+    worlds: Sequence[World], federations: Sequence[Federation]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Describe who takes part, as plain data; worlds of one seed and setting share their clients."""
+    numbers: dict[int, int] = {}
+    described: list[dict[str, Any]] = []
+    clients: list[dict[str, Any]] = []
+    for world, federation in zip(worlds, federations, strict=True):
+        number = numbers.setdefault(id(federation), len(numbers))
+        if number == len(clients):
+            train, owner = federation.train, torch.arange(len(federation.train.count))
+            labels = torch.zeros(len(owner), len(federation.classes), dtype=torch.int64)
+            owner = owner.repeat_interleave(train.count)
+            labels.index_put_((owner, train.label), torch.ones_like(owner), accumulate=True)
+            clients.append(
+                {
+                    "seed": world.seed,
+                    "classes": list(federation.classes),
+                    "group": federation.group.tolist(),
+                    "train": train.count.tolist(),
+                    "labels": labels.tolist(),
+                    "attackers": world.attackers.nonzero()[:, 0].tolist(),
+                }
+            )
+        facts = {"name": world.name, "label": world.label, "seed": world.seed, "setting": world.setting}
+        described.append({**facts, "federation": number})
+    return described, clients
+
+
+def _path(folder: Path, stack: int) -> Path:
+    return folder / f"checkpoint-{stack}.safetensors"
+
+
+def _last_checkpoint(folder: Path, count: int, fingerprint: str, data: str) -> tuple[int, Checkpoint | None]:
+    """Load the newest checkpoint and the number of its stack; stacks before it are finished."""
+    for number in reversed(range(count)):
+        if _path(folder, number).exists():
+            return number, checkpoint.load(_path(folder, number), fingerprint, data)
+    return 0, None

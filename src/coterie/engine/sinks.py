@@ -1,0 +1,58 @@
+"""Protocols for results and progress: the engine only knows these, the run folder implements one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = ["Progress", "RunSink"]
+
+
+class RunSink(Protocol):
+    """A keeper of what happens in a run; rows are described in `coterie.runs`."""
+
+    @property
+    def path(self) -> Path:
+        """A folder for checkpoints."""
+        ...
+
+    def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
+        """Keep all worlds of the run, and the clients of each federation."""
+        ...
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of one world at an evaluation."""
+        ...
+
+    def exchange(self, row: Mapping[str, Any]) -> None:
+        """Keep a row of one client that learned something about others."""
+        ...
+
+    def checkpoint_offsets(self) -> dict[str, int]:
+        """Make all rows so far durable; the sizes of the files by name."""
+        ...
+
+    def truncate_to(self, offsets: Mapping[str, int]) -> None:
+        """Forget all rows beyond these sizes."""
+        ...
+
+
+class Progress(Protocol):
+    """A display of how a run is getting on."""
+
+    def stage(self, text: str) -> None:
+        """Show that something begins that takes a while, such as loading data or compiling."""
+        ...
+
+    def notice(self, text: str) -> None:
+        """Show a sentence that the user should know."""
+        ...
+
+    def advance(self, done: int, total: int, client_steps: int) -> None:
+        """Show the iterations done of all stacks together; `client_steps`: since the last call."""
+        ...
+
+    def evaluated(self, accuracy: Mapping[str, float]) -> None:
+        """Show the mean personal accuracy of each row of the table, as of now."""
+        ...
