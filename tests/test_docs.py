@@ -133,7 +133,7 @@ def test_every_code_name_of_the_glossary_exists(word: str, name: str) -> None:
     looked_up(name)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=page_id)
 def test_every_full_name_exists(page: Path) -> None:
     for name in re.findall(r"`coterie\.([a-z_]+(?:\.\w+)+)`", prose(page)):
         looked_up(name)
