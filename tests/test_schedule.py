@@ -19,6 +19,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.graph import Graph, Links
 from coterie.core.streams import Stream
 from coterie.experiment import Experiment
+from coterie.plugins.algorithms.local import Local
 from coterie.schedule import Meeting, Schedule
 
 
@@ -76,11 +77,11 @@ def test_phases_by_hand(iterations: int, every: int, personalize: float, phases:
     for t, letter in enumerate(phases, start=1):
         assert plan.phase(t) == names[letter], t
         assert plan.closing(t) == (letter == "c"), t
-        assert plan.lr(t) == (0.1 if letter == "c" else 0.5), t
+        assert plan.lr(t, Local()) == (0.1 if letter == "c" else 0.5), t
 
 
 def test_without_a_rate_of_its_own_the_closing_phase_keeps_the_learning_rate() -> None:
-    assert schedule(train={"lr": 0.5, "personalize": 0.5}).lr(1000) == 0.5
+    assert schedule(train={"lr": 0.5, "personalize": 0.5}).lr(1000, Local()) == 0.5
 
 
 @given(
