@@ -21,7 +21,9 @@ settings.load_profile("coterie")
 @pytest.fixture
 def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry of this test's own."""
-    monkeypatch.setattr(registry, "_plugins", {kind: dict(registry.known(kind)) for kind in registry.KINDS})
+    monkeypatch.setattr(
+        registry, "_plugins", {kind: dict(registry.registered(kind)) for kind in registry.KINDS}
+    )
 
 
 Install: TypeAlias = Callable[[str, str], None]

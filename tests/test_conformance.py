@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.registry import describe, find, known
+from coterie.core.registry import describe, registered, resolve
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 from coterie.plugins.algorithms.fedavg import FedAvg
@@ -39,7 +39,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 
 CASES = [
     pytest.param(plugin, options, id="-".join([name, *map(str, options.values())]))
-    for name, plugin in {**known("algorithm"), "Everything": Everything}.items()
+    for name, plugin in {**registered("algorithm"), "Everything": Everything}.items()
     for options in [{}, *VARIANTS.get(name, [])]
 ]
 
@@ -50,9 +50,9 @@ def test_every_method_of_the_registry(plugin: type[Algorithm], options: dict[str
     CHECKS[check](plugin(**options))
 
 
-@pytest.mark.parametrize("name", known("algorithm"))
+@pytest.mark.parametrize("name", registered("algorithm"))
 def test_a_method_is_a_frozen_described_dataclass_with_defaults(name: str) -> None:
-    plugin = known("algorithm")[name]
+    plugin = registered("algorithm")[name]
     assert issubclass(plugin, Algorithm)
     assert describe(plugin)
     one = plugin()
@@ -82,7 +82,7 @@ def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         )
     )
     monkeypatch.syspath_prepend(tmp_path)
-    conforms(find("algorithm", "my_methods:Halfway"), adoption="mix")
+    conforms(resolve("algorithm", "my_methods:Halfway"), adoption="mix")
 
 
 def test_a_method_with_its_own_randomness_does_not_conform() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coterie import Algorithm, Experiment, run
-from coterie.core.registry import KINDS, find, package_of
+from coterie.core.registry import KINDS, package_of, resolve
 from tests.conformance import CHECKS
 from tests.conftest import Install
 
@@ -100,7 +100,7 @@ def test_a_skeleton_of_the_guide_is_registered_and_used(guide: Path, plain: byte
     found = run(e, "run", plots=False)
     assert (found.path / "metrics.jsonl").read_bytes() != plain
     kind, name = registered(code)
-    assert find(kind, name).__module__ == module
+    assert resolve(kind, name).__module__ == module
     assert f'"{module}:' in use
 
 
@@ -110,12 +110,12 @@ def test_a_package_of_ones_own(guide: Path, install: Install) -> None:
     install("rings_package", SKELETONS["rings"][0])
     e = Experiment.parse(together(tomllib.loads(BASE), {"data": {"set": "rings"}}))
     assert run(e, "run", plots=False).status["state"] == "done"
-    assert package_of(find("dataset", "rings")) == "rings_package 1.2"
+    assert package_of(resolve("dataset", "rings")) == "rings_package 1.2"
 
 
 @pytest.fixture
 def best_friend(guide: Path) -> type[Algorithm]:
-    found: type[Algorithm] = find("algorithm", "best_friend:BestFriend")
+    found: type[Algorithm] = resolve("algorithm", "best_friend:BestFriend")
     return found
 
 

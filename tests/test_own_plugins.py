@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import ConfigError
-from coterie.core.registry import own_code
+from coterie.core.registry import user_code
 from coterie.engine.plan import prepare
 from coterie.federation import Dealer
 from coterie.schedule import Schedule
@@ -152,5 +152,5 @@ def test_a_module_that_ends_the_program_when_it_is_imported(key: str, mine: Path
 
 
 def test_a_user_who_presses_ctrl_c_is_not_a_mistake() -> None:
-    with pytest.raises(KeyboardInterrupt), own_code("failed"):
+    with pytest.raises(KeyboardInterrupt), user_code("failed"):
         raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from importlib.metadata import version
 import pytest
 
 import coterie
-from coterie.core.registry import KINDS, describe, known, options
+from coterie.core.registry import KINDS, describe, options, registered
 
 OTHERS = {
     "coterie.engine.analytic.kernels.convolution",
@@ -73,17 +73,19 @@ def test_every_module_is_described_and_says_what_it_exports(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind in KINDS for name in known(kind)], ids=lambda word: str(word)
+    ("kind", "name"),
+    [(kind, name) for kind in KINDS for name in registered(kind)],
+    ids=lambda word: str(word),
 )
 def test_every_plugin_is_described_in_one_line(kind: str, name: str) -> None:
-    line = describe(known(kind)[name])
+    line = describe(registered(kind)[name])
     assert 10 < len(line) <= 110
     assert line.endswith((".", "?", ")"))
-    for option in options(known(kind)[name]):
+    for option in options(registered(kind)[name]):
         assert "<" not in option.default, "a default that people can read"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "distance"])
 def test_every_option_is_explained(kind: str) -> None:
-    for name, plugin in known(kind).items():
+    for name, plugin in registered(kind).items():
         assert [option.name for option in options(plugin) if not option.help] == [], name

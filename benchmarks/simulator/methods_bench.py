@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.simulator.engine_contender import FOREVER, Engine
 from benchmarks.simulator.timing import Clients, Say, Settings, alternate, result, spread
 from benchmarks.simulator.workloads import WORKS, Work
-from coterie.core.registry import find
+from coterie.core.registry import resolve
 
 __all__ = ["REFERENCE", "local_only", "measure"]
 
@@ -23,7 +23,7 @@ REFERENCE = "FedAvg"
 def measure(clients: Clients, how: Settings, say: Say, methods: Sequence[str]) -> dict[str, Any]:
     """Measure every method on every number of clients of every work."""
     for method in methods:
-        find("algorithm", method)  # a name that is not known is refused before minutes are spent
+        resolve("algorithm", method)  # a name that is not known is refused before minutes are spent
     rows = [
         _row(WORKS[name], n, method, how, say)
         for name, numbers in clients.items()

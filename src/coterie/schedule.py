@@ -24,7 +24,7 @@ from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError
 from coterie.core.graph import Channel, Graph, Links, Topology
 from coterie.core.home import at_home
-from coterie.core.registry import kind_of, own_code
+from coterie.core.registry import describe_type, user_code
 from coterie.core.sampling import Purpose, context
 from coterie.core.streams import Stream
 from coterie.core.types import Context
@@ -136,11 +136,11 @@ class Schedule:
             raise ConfigError(f"exchange.topology: {exchange.topology.name!r} has no method `neighbours`")
         if not isinstance(channel, Channel):
             raise ConfigError(f"exchange.channel: {exchange.channel.name!r} has no method `links`")
-        with own_code(f"exchange.topology: {exchange.topology.name!r} failed"), at_home(experiment.home):
+        with user_code(f"exchange.topology: {exchange.topology.name!r} failed"), at_home(experiment.home):
             neighbours = topology.neighbours(clients, Stream(seed, "topology"))
         graph = Graph(clients, _within(neighbours, clients))
         failed = f"exchange.channel: {exchange.channel.name!r} failed"
-        with own_code(failed):
+        with user_code(failed):
             links = channel.links(graph, Stream(seed, "channel"))
         attendance = Attendance.of(population, clients, train.iterations, seed)
         attack = experiment.attack.attack
@@ -281,7 +281,7 @@ def _within(neighbours: Tensor | None, clients: int) -> Tensor | None:
     ):
         raise ConfigError(
             f"exchange.topology: expected a table of int64 with {clients} rows and numbers of clients from 0 "
-            f"to {clients - 1} (-1: none), got {kind_of(neighbours)}"
+            f"to {clients - 1} (-1: none), got {describe_type(neighbours)}"
         )
     if bool((own := (neighbours == torch.arange(clients)[:, None]).any(dim=1)).any()):
         raise ConfigError(f"exchange.topology: client {int(own.int().argmax())} is its own neighbour")
@@ -295,10 +295,10 @@ def _within(neighbours: Tensor | None, clients: int) -> Tensor | None:
 
 def _gains(failed: str, links: Links, u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
     """What a channel gives, if it is a gain for every link."""
-    with own_code(failed):
+    with user_code(failed):
         gain = links(u, star, candidate)
     if not isinstance(gain, Tensor) or gain.shape != u.shape:
-        raise ConfigError(f"{failed}: expected gains of shape {list(u.shape)}, got {kind_of(gain)}")
+        raise ConfigError(f"{failed}: expected gains of shape {list(u.shape)}, got {describe_type(gain)}")
     return gain
 
 

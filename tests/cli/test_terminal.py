@@ -22,7 +22,7 @@ from benchmarks import cli as benchmarks
 from benchmarks.simulator.tables import table
 from coterie.cli import app
 from coterie.cli.progress.run import _Bar
-from coterie.core.registry import KINDS, describe, known
+from coterie.core.registry import KINDS, describe, registered
 from tests.cli.conftest import Command
 
 # Help.
@@ -183,7 +183,7 @@ def test_ls_as_json(coterie: Command, finished: Path) -> None:
     found = json.loads(coterie("ls", "--json").out)
     assert list(found) == [*KINDS.values(), "presets"]
     for kind, folder in KINDS.items():
-        assert found[folder] == {name: describe(plugin) for name, plugin in known(kind).items()}
+        assert found[folder] == {name: describe(plugin) for name, plugin in registered(kind).items()}
     one = json.loads(coterie("ls", "algorithms", "kd-pdfl", "--json").out)
     step = next(option for option in one["options"] if option["name"] == "step")
     assert step["values"] == "'unit' | 'sign' | 'fixed' | 'softmax'"

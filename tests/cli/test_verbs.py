@@ -15,7 +15,7 @@ import pytest
 
 from coterie import Experiment, Run
 from coterie.cli.template import template
-from coterie.core.registry import KINDS, known
+from coterie.core.registry import KINDS, registered
 from coterie.experiment import Data, Evaluate, Exchange, Population, Train, presets
 from coterie.storage.lock import locked
 from tests.cli.conftest import Command, Refused, says
@@ -172,7 +172,7 @@ def test_ls_lists_every_plugin_with_one_line(coterie: Command, kind: str) -> Non
     assert len(set(answers)) == 1
     title, *lines, empty = answers[0].out.splitlines()
     assert (answers[0].code, title, empty) == (0, KINDS[kind], "")
-    assert [line.split()[0] for line in lines] == list(known(kind))
+    assert [line.split()[0] for line in lines] == list(registered(kind))
     assert all(len(line.split()) > 3 for line in lines)
 
 

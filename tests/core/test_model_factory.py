@@ -12,7 +12,7 @@ import torch
 from coterie.core.errors import ModelError
 from coterie.core.model_factory import build_task
 from coterie.core.optim import Sgd
-from coterie.core.registry import known
+from coterie.core.registry import registered
 from coterie.core.sampling import first_model
 from coterie.core.task import Task
 from coterie.engine.plan import prepare
@@ -56,7 +56,7 @@ def test_what_counts_as_brought(name: str, brought: int) -> None:
     assert len(made(f"{HERE}:{name}", "shared").brought) == brought
 
 
-@pytest.mark.parametrize("name", known("model"))
+@pytest.mark.parametrize("name", registered("model"))
 def test_the_models_here_bring_nothing(name: str) -> None:
     inputs = (6,) if "mlp" in name or name == "linear" else (1, 28, 28)
     options = {"norm": "batch"} if name in ("mlp", "cnn", "resnet") else {}

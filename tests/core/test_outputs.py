@@ -11,7 +11,7 @@ from torch.func import vmap
 
 from coterie.core.errors import ConfigError
 from coterie.core.outputs import distance, of_probabilities, outputs
-from coterie.core.registry import known
+from coterie.core.registry import registered
 from coterie.core.task import Task
 from coterie.core.types import Probe, State
 
@@ -91,18 +91,18 @@ def test_distances_of_probabilities_refuse_other_outputs(name: str, form: str) -
         distance(name, form)
 
 
-@pytest.mark.parametrize("name", known("distance"))
+@pytest.mark.parametrize("name", registered("distance"))
 @pytest.mark.parametrize("form", ["probabilities", "centred"])
 def test_every_distance_takes_probabilities(name: str, form: str) -> None:
     p, q = torch.tensor([[0.25, 0.75]]), torch.tensor([[0.5, 0.5]])
-    assert torch.equal(distance(name, form)(p, q), known("distance")[name](p, q))
+    assert torch.equal(distance(name, form)(p, q), registered("distance")[name](p, q))
 
 
-@pytest.mark.parametrize("name", sorted(set(known("distance")) - set(STRICT)))
+@pytest.mark.parametrize("name", sorted(set(registered("distance")) - set(STRICT)))
 def test_the_others_take_anything(name: str) -> None:
     p, q = torch.tensor([[-1.0, 2.0]]), torch.tensor([[3.0, 0.0]])
     for form in ("logits", "any.layer"):
-        assert torch.equal(distance(name, form)(p, q), known("distance")[name](p, q))
+        assert torch.equal(distance(name, form)(p, q), registered("distance")[name](p, q))
 
 
 def test_the_decorator_returns_the_function_itself() -> None:

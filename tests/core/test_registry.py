@@ -14,12 +14,12 @@ from coterie.core.registry import (
     KINDS,
     build,
     describe,
-    find,
     import_packages,
-    known,
     listed,
     package_of,
     register,
+    registered,
+    resolve,
 )
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 from coterie.plugins.distances.wasserstein1 import wasserstein1
@@ -48,25 +48,25 @@ def users_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", ["KD-PDFL", "kd_pdfl", "kdpdfl", "KD PDFL", "KDPDFL"])
 def test_names_are_compared_without_case_and_dashes(name: str) -> None:
-    assert find("algorithm", name) is KDPDFL
+    assert resolve("algorithm", name) is KDPDFL
 
 
 def test_a_class_is_found_by_its_own_name_too() -> None:
-    assert find("algorithm", "FedAvgPlus") is find("algorithm", "FedAvg+")
-    assert find("algorithm", "FedAvg") is not find("algorithm", "FedAvg+")
+    assert resolve("algorithm", "FedAvgPlus") is resolve("algorithm", "FedAvg+")
+    assert resolve("algorithm", "FedAvg") is not resolve("algorithm", "FedAvg+")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_plugin_is_described_in_one_line(kind: str) -> None:
-    for name, plugin in known(kind).items():
+    for name, plugin in registered(kind).items():
         assert 10 <= len(describe(plugin)) <= 110, f"{kind} {name}"
-        assert find(kind, name) is plugin
+        assert resolve(kind, name) is plugin
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_two_plugins_of_a_kind_answer_to_one_name(kind: str) -> None:
-    folded = [registry.folded(name) for name in known(kind)]
-    assert len(set(folded)) == len(folded)
+    names = [registry.normalise_name(name) for name in registered(kind)]
+    assert len(set(names)) == len(names)
 
 
 def test_an_unknown_name_lists_and_suggests() -> None:
@@ -75,7 +75,7 @@ def test_an_unknown_name_lists_and_suggests() -> None:
         r"Median, PENS\..*'KD-PDFL'\?"
     )
     with pytest.raises(UnknownNameError, match=listed):
-        find("algorithm", "KD-PDFLL")
+        resolve("algorithm", "KD-PDFLL")
 
 
 @pytest.mark.usefixtures("plugins")
@@ -87,7 +87,7 @@ def test_two_plugins_of_one_name_are_refused() -> None:
     def two(p: Any, q: Any) -> Any:
         return q
 
-    assert find("distance", "Twin") is one
+    assert resolve("distance", "Twin") is one
     assert register("distance", "twin")(one) is one  # the same again, as on a reload
     with pytest.raises(ConfigError, match="two distances are called 'twin'"):
         register("distance", "twin")(two)
@@ -129,15 +129,15 @@ def test_the_users_own_code_is_found_in_the_current_folder() -> None:
 )
 def test_what_is_not_in_the_users_code_is_said(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"channel '{name}'.*{message}"):
-        find("channel", name)
+        resolve("channel", name)
 
 
 @pytest.mark.usefixtures("users_code")
 def test_a_mistake_inside_the_users_code_is_shown_as_it_is() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
-        find("channel", "ours_to_find.broken:Mine")
+        resolve("channel", "ours_to_find.broken:Mine")
     with pytest.raises(AttributeError, match="no_such_thing"):
-        find("channel", "ours_to_find.faulty:Mine")
+        resolve("channel", "ours_to_find.faulty:Mine")
 
 
 @pytest.mark.usefixtures("users_code")
@@ -212,9 +212,9 @@ def {name}(p, q):
 
 def test_an_installed_package_registers_plugins(install: Install) -> None:
     install("cityblock", PLUGIN.format(name="city_block"))
-    found = find("distance", "City-Block")
+    found = resolve("distance", "City-Block")
     assert package_of(found) == "cityblock 1.2"
-    assert package_of(find("distance", "cosine")) is None
+    assert package_of(resolve("distance", "cosine")) is None
     assert listed("distance")["city_block"] == "Distance of a package. (cityblock 1.2)"
     assert "(" not in listed("distance")["wasserstein1"].replace("(eq. 3)", "")
     assert import_packages() == ()
@@ -223,20 +223,20 @@ def test_an_installed_package_registers_plugins(install: Install) -> None:
 def test_a_package_that_cannot_be_imported_is_named_and_the_others_go_on(install: Install) -> None:
     install("broken_package", "import coterie\n\ncoterie.no_such_thing\n")
     install("cityblock", PLUGIN.format(name="city_block"))
-    assert find("distance", "city_block").__module__ == "cityblock"
+    assert resolve("distance", "city_block").__module__ == "cityblock"
     (error,) = import_packages()
     assert error.startswith("plugins of the package broken_package 1.2 are missing: module 'broken_package'")
     assert error.endswith("broken_package.py, line 3)")
     with pytest.raises(UnknownNameError, match=r"known: city_block, .* Note: plugins of the package broken"):
-        find("distance", "manhattan")
+        resolve("distance", "manhattan")
 
 
 def test_a_package_does_not_take_a_name_that_coterie_has(install: Install) -> None:
     install("impostor", PLUGIN.format(name="cosine"))
-    assert find("distance", "cosine").__module__.startswith("coterie.")
+    assert resolve("distance", "cosine").__module__.startswith("coterie.")
     assert import_packages() == (
         "plugins of the package impostor 1.2 are missing: two distances are called 'cosine': "
-        f"{find('distance', 'cosine').__module__}.cosine and impostor.cosine",
+        f"{resolve('distance', 'cosine').__module__}.cosine and impostor.cosine",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from coterie.core.registry import known
+from coterie.core.registry import registered
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.analytic import analytic_model
@@ -33,7 +33,7 @@ __all__ = [
     "simulator",
 ]
 
-EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in known("algorithm")} | {
+EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in registered("algorithm")} | {
     "FedAvg+": {"switch": 12}
 }
 """Every method there is; FedAvg+ turns to Reptile half-way."""

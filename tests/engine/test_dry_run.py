@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import ConfigError, CoterieError, ModelError
-from coterie.core.registry import known
+from coterie.core.registry import registered
 from coterie.engine.plan import prepare
 from tests.engine.recording import Watcher
 from tests.engine.small import EVERY_METHOD, experiment
@@ -106,7 +106,7 @@ def test_methods_that_do_not_keep_the_contract(how: str, words: str) -> None:
 @pytest.mark.parametrize("changes", [{}, {"dtype": "float32"}, {"train__batch": 1}])
 def test_methods_and_attacks_that_do(changes: dict[str, Any]) -> None:
     methods = {**EVERY_METHOD, "mine": {"name": "tests.engine.wrong:Method"}}
-    attacks = ["none", *known("attack"), "tests.engine.wrong:Lie"]
+    attacks = ["none", *registered("attack"), "tests.engine.wrong:Lie"]
     prepare(experiment(methods=methods, grid={"attack": attacks}, **changes))
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.dropout import KEY, with_streams
-from coterie.core.registry import find
+from coterie.core.registry import resolve
 from coterie.engine.batches import StackedData
 from coterie.engine.plan import prepare
 from coterie.engine.simulator import Simulator
@@ -87,7 +87,7 @@ def test_a_plain_loop_gives_the_same(
         )  # Adam blows up rounding errors of 0
     s = trained(f"tests.engine.nets:{name}", train__optimizer=optimizer, **changes)
     start, end = s.stack.initial().whole, s.clients.whole
-    feed, factory = s.stack.data, find("model", f"tests.engine.nets:{name}")
+    feed, factory = s.stack.data, resolve("model", f"tests.engine.nets:{name}")
     for client in range(3):
         first = {k: v[client] for k, v in {**start.params, **start.buffers}.items()}
         model = factory(tuple(feed.pool.shape[1:]), len(s.stack.members[0].federation.classes))

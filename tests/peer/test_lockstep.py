@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coterie.core.registry import known
+from coterie.core.registry import registered
 from coterie.engine.plan import prepare
 from coterie.experiment import Experiment, World
 from coterie.peer.transport.grpc_client import GrpcTransport
@@ -63,7 +63,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     **{
         name: {"attack": {"name": name, "share": 0.3}, "methods": {"KD-PDFL": {"adoption": "mix"}}}
-        for name in known("attack")
+        for name in registered("attack")
     },
 }
 

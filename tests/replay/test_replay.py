@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import CoterieError, RunError
-from coterie.core.registry import find
+from coterie.core.registry import resolve
 from coterie.core.streams import Stream
 from coterie.peer.config import PeerConfig
 from coterie.peer.persistence import checkpoint, journal
@@ -77,7 +77,7 @@ def test_every_method_again(method: str, tmp_path: Path) -> None:
     assert found["p2"].steps > 50  # the steps between the older model and the kill were taken twice
     if method != "Local":
         assert sum(one.mixes for one in found.values()) >= 6
-    if find("algorithm", METHODS[method]["name"])().listens:
+    if resolve("algorithm", METHODS[method]["name"])().listens:
         assert sum(one.adoptions for one in found.values()) >= 4
 
 

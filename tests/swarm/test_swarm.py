@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import RunError
-from coterie.core.registry import known
+from coterie.core.registry import registered
 from coterie.peer.persistence import journal
 from coterie.replay import replay
 from coterie.runs import Run
@@ -27,7 +27,7 @@ def state(process: PeerProcess) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("outside")
-@pytest.mark.parametrize("method", known("algorithm"))
+@pytest.mark.parametrize("method", registered("algorithm"))
 def test_a_swarm_with_losses_and_a_kill_replays_to_the_same_models(method: str, tmp_path: Path) -> None:
     with running_swarm(tmp_path, method, rate=40, save=0.2) as peers:
         victim, *others = peers[2], peers[0], peers[1], peers[3]

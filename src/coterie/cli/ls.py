@@ -116,10 +116,10 @@ def _progress(status: Mapping[str, Any]) -> str:
 
 def _plugin(kind: str, name: str) -> Any:
     from coterie.core.errors import ConfigError
-    from coterie.core.registry import find, own_code
+    from coterie.core.registry import resolve, user_code
 
-    with starting(f"reading {name}"), own_code(f"{kind} {name!r} cannot be imported"):
-        found = find(kind, name)
+    with starting(f"reading {name}"), user_code(f"{kind} {name!r} cannot be imported"):
+        found = resolve(kind, name)
     if not callable(found):
         raise ConfigError(f"{kind} {name!r} must be a class or a function, got {type(found).__name__}")
     return found

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, ModelError
 from coterie.core.optim import Optimizer
-from coterie.core.registry import build, own_code, told
+from coterie.core.registry import build, describe_error, user_code
 from coterie.core.task import Task
 
 __all__ = ["build_model", "build_task", "input_type"]
@@ -68,7 +68,7 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # a layer that cannot be reset keeps what it draws here
         what = f"model {name!r} cannot be built for inputs of shape {inputs} and {classes} classes"
-        with own_code(what, ModelError):
+        with user_code(what, ModelError):
             made = built.build(inputs, classes) if hasattr(built, "build") else built(inputs, classes)
     if not isinstance(made, nn.Module):
         raise ConfigError(f"model {name!r} gives {type(made).__name__}, not an nn.Module")
@@ -94,7 +94,7 @@ def input_type(model: nn.Module, name: str, x: Tensor) -> torch.dtype:
                 model.eval()(few.to(kind))
             return kind
         except Exception as error:  # the user's own code
-            reasons.append(told(error))
+            reasons.append(describe_error(error))
     raise ModelError(
         f"model {name!r} can be run neither on whole numbers from {int(flat.min())} to {int(flat.max())}: "
         f"{reasons[0]}; nor on the same as floating point: {reasons[1]}"

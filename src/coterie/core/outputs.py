@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
-from coterie.core.registry import find, own_code
+from coterie.core.registry import resolve, user_code
 from coterie.core.task import Task
 from coterie.core.types import Probe, State
 
@@ -52,8 +52,8 @@ def of_probabilities(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[
 
 def distance(name: str, form: str) -> Distance:
     """The distance called `name`, if it can compare outputs of this form."""
-    with own_code(f"distance {name!r} cannot be imported"):
-        found: Distance = find("distance", name)
+    with user_code(f"distance {name!r} cannot be imported"):
+        found: Distance = resolve("distance", name)
     if not callable(found):
         raise ConfigError(f"distance {name!r} must be a function, got {type(found).__name__}")
     if getattr(found, "needs_probabilities", False) and form not in _PROBABILITIES:
@@ -66,7 +66,7 @@ def distance(name: str, form: str) -> Distance:
 
 def _measured(name: str, found: Distance, p: Tensor, q: Tensor) -> Tensor:
     """What a distance gives, if it is one number for each sample."""
-    with own_code(f"distance {name!r} failed"):
+    with user_code(f"distance {name!r} failed"):
         d = found(p, q)
     shape = torch.broadcast_shapes(p.shape, q.shape)[:-1]  # type: ignore[no-untyped-call]
     if not isinstance(d, Tensor) or d.shape != shape:

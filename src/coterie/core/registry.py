@@ -39,18 +39,18 @@ __all__ = [
     "Option",
     "build",
     "describe",
+    "describe_error",
+    "describe_type",
     "explain",
-    "find",
-    "folded",
     "import_packages",
-    "kind_of",
-    "known",
     "listed",
+    "normalise_name",
     "options",
-    "own_code",
     "package_of",
     "register",
-    "told",
+    "registered",
+    "resolve",
+    "user_code",
 ]
 
 KINDS = {
@@ -87,7 +87,9 @@ def register(kind: str, name: str) -> Callable[[T], T]:
         raise UnknownNameError("kind of plugin", kind, _plugins)
 
     def keep(plugin: T) -> T:
-        there = next((p for n, p in _plugins[kind].items() if folded(n) == folded(name)), None)
+        there = next(
+            (p for n, p in _plugins[kind].items() if normalise_name(n) == normalise_name(name)), None
+        )
         if there is not None and _origin(there) != _origin(plugin):
             raise ConfigError(
                 f"two {KINDS[kind]} are called {name!r}: {_origin(there)} and {_origin(plugin)}"
@@ -98,7 +100,7 @@ def register(kind: str, name: str) -> Callable[[T], T]:
     return keep
 
 
-def known(kind: str) -> dict[str, Any]:
+def registered(kind: str) -> dict[str, Any]:
     """Collect all plugins of a kind by name; import its folder, and installed packages, on first use."""
     _import_folder(KINDS[kind])
     import_packages()
@@ -130,7 +132,7 @@ def import_packages() -> tuple[str, ...]:
     errors = []
     for module, package in _packages().items():
         try:
-            with own_code(f"module {module!r} cannot be imported"):
+            with user_code(f"module {module!r} cannot be imported"):
                 importlib.import_module(module)
         except CoterieError as error:
             errors.append(f"plugins of the package {package} are missing: {error}")
@@ -143,13 +145,13 @@ def package_of(plugin: Any) -> str | None:
     return next((name for module, name in _packages().items() if module.partition(".")[0] == root), None)
 
 
-def find(kind: str, name: str) -> Any:
+def resolve(kind: str, name: str) -> Any:
     """Find the plugin called `name`, or import the object that `"pkg.mod:Name"` names."""
     if ":" in name:
         return _imported(kind, name)
-    plugins = known(kind)
+    plugins = registered(kind)
     for candidate, plugin in plugins.items():
-        if folded(name) in (folded(candidate), folded(plugin.__name__)):
+        if normalise_name(name) in (normalise_name(candidate), normalise_name(plugin.__name__)):
             return plugin
     raise UnknownNameError(kind, name, plugins, import_packages())
 
@@ -160,8 +162,8 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     A plain function from the user's own code is taken too, and as a model an `nn.Module` class, with the
     options bound.
     """
-    with own_code(f"{where}: {kind} {name!r} cannot be imported"):
-        plugin = find(kind, name)
+    with user_code(f"{where}: {kind} {name!r} cannot be imported"):
+        plugin = resolve(kind, name)
     if called := inspect.isfunction(plugin) or (kind == "model" and _is_module(plugin)):
         fields: Mapping[str, Any] = inspect.signature(plugin).parameters
     elif inspect.isclass(plugin) and dataclasses.is_dataclass(plugin):
@@ -185,7 +187,7 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     except Exception as error:  # the user's own class: abstract, or with fields that no option can fill
-        raise ConfigError(f"{where}: {kind} {name!r} cannot be made: {told(error)}") from error
+        raise ConfigError(f"{where}: {kind} {name!r} cannot be made: {describe_error(error)}") from error
     for key, value in options.items():
         if isinstance(value, bool | str) and type(getattr(made, key, value)) in (int, float):
             raise ConfigError(f"{where}.{key}: expected a number, got {value!r}")
@@ -204,7 +206,7 @@ def listed(kind: str) -> dict[str, str]:
                 match call:
                     case ast.Call(func=ast.Name(id="register"), args=[_, ast.Constant(value=str(name))]):
                         found[name] = (ast.get_docstring(node) or "").partition("\n")[0]  # type: ignore[arg-type]
-    for name, plugin in known(kind).items() if _packages() else ():
+    for name, plugin in registered(kind).items() if _packages() else ():
         if package := package_of(plugin):
             found[name] = f"{describe(plugin)} ({package})"
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
@@ -298,7 +300,7 @@ def _got(item: Any) -> str:
 
 
 @contextmanager
-def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None]:
+def user_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None]:
     """Turn what the user's own code raises in here into an error of ours: `what`, why, and where."""
     try:
         yield
@@ -307,10 +309,10 @@ def own_code(what: str, kind: type[CoterieError] = ConfigError) -> Iterator[None
     except (Exception, SystemExit) as error:  # a script that is imported may end with sys.exit()
         if out_of_memory(error):
             raise
-        raise kind(f"{what}: {told(error)}") from error
+        raise kind(f"{what}: {describe_error(error)}") from error
 
 
-def kind_of(given: object) -> str:
+def describe_type(given: object) -> str:
     """Describe a value of the user's own code: `float32 of shape [4, 1]`, or the name of its type."""
     from torch import Tensor
 
@@ -319,7 +321,7 @@ def kind_of(given: object) -> str:
     return f"{str(given.dtype).removeprefix('torch.')} of shape {list(given.shape)}"
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Say what went wrong in the user's own code, and name the line of it that came last."""
     what = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NEVER)]
@@ -403,7 +405,7 @@ def _imported(kind: str, name: str) -> Any:
         raise ConfigError(f"{kind} {name!r}: module {module!r} has no {attribute!r}") from None
 
 
-def folded(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Reduce a name to what is compared of it."""
     plain = "".join(c for c in name.lower() if c not in " -_")
     return plain.removesuffix("partitioner")

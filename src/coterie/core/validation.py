@@ -13,7 +13,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError
-from coterie.core.registry import kind_of, own_code
+from coterie.core.registry import describe_type, user_code
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State, Tensors
 
@@ -43,12 +43,13 @@ class ValidatingAlgorithm(Algorithm):
             if not tensor.dim() or len(tensor) != slots:
                 raise ConfigError(
                     f"{self.its}: init: rows: {name!r} must have one entry for each of the {slots} slots on "
-                    f"its first axis, got {kind_of(tensor)}; what is not of one neighbour belongs in memory"
+                    f"its first axis, got {describe_type(tensor)}; what is not of one neighbour "
+                    "belongs in memory"
                 )
         return state
 
     def lr_scale(self, t: int) -> float:
-        with own_code(f"{self.its}: lr_scale failed at iteration {t}"):
+        with user_code(f"{self.its}: lr_scale failed at iteration {t}"):
             scale = self.inner.lr_scale(t)
         if not is_finite(scale):
             raise ConfigError(
@@ -74,7 +75,7 @@ class ValidatingAlgorithm(Algorithm):
         for name, tensor in given.items():
             if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
                 raise ConfigError(
-                    f"{what} must give floating-point tensors, but {name!r} is {kind_of(tensor)}"
+                    f"{what} must give floating-point tensors, but {name!r} is {describe_type(tensor)}"
                 )
         weight = self.inner.wire_bytes(given)
         if not (isinstance(weight, int) and weight >= 0):
@@ -90,7 +91,9 @@ class ValidatingAlgorithm(Algorithm):
     def model(self, state: State) -> tuple[Tensors, Tensors]:
         given: Any = self.inner.model(state)
         if not (isinstance(given, tuple) and len(given) == 2):
-            raise ConfigError(f"{self.its}: model must give parameters and buffers, got {kind_of(given)}")
+            raise ConfigError(
+                f"{self.its}: model must give parameters and buffers, got {describe_type(given)}"
+            )
         for part, found, wanted in zip(("parameters", "buffers"), given, state, strict=False):
             same_tensors(f"{self.its}: model: {part}", found, wanted)
         return given
@@ -105,7 +108,7 @@ class ValidatingAlgorithm(Algorithm):
     ) -> tuple[State, Info]:
         what, senders = f"{self.its}: {act}", inbox.heard.shape[-1]
         messages = f"{senders} message{'s'[: senders > 1]}"
-        with own_code(f"{what} of {type(self.inner).__name__} failed on {messages}{self.where}"):
+        with user_code(f"{what} of {type(self.inner).__name__} failed on {messages}{self.where}"):
             given = getattr(self.inner, act)(task, state, inbox, probe, ctx)
         new, info = _pair(what, given, state)
         for name in info:
@@ -125,8 +128,10 @@ def same_tensors(what: str, given: Any, wanted: Tensors) -> Tensors:
             odd = "is missing" if name in wanted else "is new"
             raise ConfigError(f"{what}: {name!r} {odd}; expected the same tensors as it was given")
     for name, tensor in wanted.items():
-        if kind_of(found[name]) != kind_of(tensor):
-            raise ConfigError(f"{what}: {name!r} must be {kind_of(tensor)}, got {kind_of(found[name])}")
+        if describe_type(found[name]) != describe_type(tensor):
+            raise ConfigError(
+                f"{what}: {name!r} must be {describe_type(tensor)}, got {describe_type(found[name])}"
+            )
     return found
 
 
@@ -140,30 +145,32 @@ def is_finite(given: Any) -> bool:
 
 def _like(what: str, given: Any, wanted: Tensor, words: str) -> Tensor:
     """Return the given tensor if it has the shape and type of the one that is wanted."""
-    if kind_of(given) != kind_of(wanted):
-        raise ConfigError(f"{what} must give {kind_of(wanted)}, {words}, got {kind_of(given)}")
+    if describe_type(given) != describe_type(wanted):
+        raise ConfigError(f"{what} must give {describe_type(wanted)}, {words}, got {describe_type(given)}")
     found: Tensor = given
     return found
 
 
 def _dict(what: str, given: Any) -> Tensors:
     if not isinstance(given, dict):
-        raise ConfigError(f"{what} must give a dict of tensors, got {kind_of(given)}")
+        raise ConfigError(f"{what} must give a dict of tensors, got {describe_type(given)}")
     return given
 
 
 def _pair(what: str, given: Any, state: State) -> tuple[State, Info]:
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)):
-        raise ConfigError(f"{what} must give a State and a dict of what to report, got {kind_of(given)}")
+        raise ConfigError(
+            f"{what} must give a State and a dict of what to report, got {describe_type(given)}"
+        )
     for name, value in given[1].items():
         if not isinstance(value, Tensor):
-            raise ConfigError(f"{what} must report tensors, but {name!r} is {kind_of(value)}")
+            raise ConfigError(f"{what} must report tensors, but {name!r} is {describe_type(value)}")
     return _same_state(what, given[0], state), given[1]
 
 
 def _same_state(what: str, given: Any, wanted: State) -> State:
     if not isinstance(given, State):
-        raise ConfigError(f"{what} must give a State, got {kind_of(given)}")
+        raise ConfigError(f"{what} must give a State, got {describe_type(given)}")
     for part, new, old in zip(State._fields, given, wanted, strict=True):
         same_tensors(f"{what}: {part}", new, old)
     return given

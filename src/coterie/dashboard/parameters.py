@@ -33,10 +33,10 @@ def parameters(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
 
 def _options(kind: str, name: str) -> dict[str, Any]:
     """Give the defaults of a plugin's options, as JSON has them; none for a user's own code."""
-    from coterie.core.registry import find
+    from coterie.core.registry import resolve
 
     try:
-        plugin = None if ":" in name else find(kind, name)
+        plugin = None if ":" in name else resolve(kind, name)
     except CoterieError:  # from another version: all that it was given is shown
         return {}
     if plugin is None or not dataclasses.is_dataclass(plugin):

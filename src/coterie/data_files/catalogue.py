@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from coterie.core.errors import DataError, UnknownNameError
 from coterie.core.home import beside
-from coterie.core.registry import known
+from coterie.core.registry import registered
 
 __all__ = ["HOME", "Archive", "Entry", "File", "catalogue", "find_entry", "located", "reading"]
 
@@ -105,7 +105,9 @@ def find_entry(name: str) -> Entry:
 
 
 def _entries() -> dict[str, tuple[Entry, ...]]:
-    return {name: own for name, plugin in known("dataset").items() if (own := getattr(plugin, "entries", ()))}
+    return {
+        name: own for name, plugin in registered("dataset").items() if (own := getattr(plugin, "entries", ()))
+    }
 
 
 def located(root: Path | None, path: str) -> Path:

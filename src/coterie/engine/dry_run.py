@@ -17,7 +17,7 @@ from torch.func import vmap
 from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
 from coterie.core.errors import CoterieError, ModelError
-from coterie.core.registry import own_code, told
+from coterie.core.registry import describe_error, user_code
 from coterie.core.sampling import Purpose
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
@@ -104,7 +104,7 @@ def _lie(
     probe: Probe,
     ctx: Context,
 ) -> Message:
-    with own_code(f"attack: offer of {name!r} failed, batched over clients"):
+    with user_code(f"attack: offer of {name!r} failed, batched over clients"):
         given = attack.offer(task, state, honest, probe, ctx)
     return same_tensors(f"attack: offer of {name!r}", given, honest)
 
@@ -149,7 +149,7 @@ def _named(stack: Stack, group: AlgorithmGroup, call: Callable[[], T]) -> T:
     except Exception as error:
         raise ModelError(
             f"{inside[-1]} cannot be run batched over clients on samples of this shape and type: "
-            f"{told(error)}"
+            f"{describe_error(error)}"
         ) from error
     finally:
         for hook in hooks:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from coterie.core.data import Federation
 from coterie.core.errors import NoRoomError
-from coterie.core.registry import own_code
+from coterie.core.registry import user_code
 from coterie.core.sampling import context, first_row
 from coterie.core.task import Task
 from coterie.core.types import Start, State
@@ -69,7 +69,7 @@ def _first_state(world: World, task: Task) -> State:
     label, (params, buffers) = f"methods.{world.label}", task.init_params(0)
     row = first_row(0, world.experiment.data.clients, next(iter(params.values())).dtype)
     ctx = context("init", world.seed, 0, 0, last=0, every=1)
-    with own_code(f"{label}: init failed"):
+    with user_code(f"{label}: init failed"):
         algorithm = ValidatingAlgorithm(inner=world.algorithm, its=label)
         return algorithm.init(task, Start(params, buffers, row), ctx)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import CheckpointError, NoRoomError
-from coterie.core.registry import own_code
+from coterie.core.registry import user_code
 from coterie.core.types import Batch, Context, Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.evaluation import accuracies, predictors
@@ -48,7 +48,7 @@ class LearningRates:
 
     def __call__(self, ts: Tensor) -> Tensor:
         """Compute those of all clients at iterations ts, `[K, N]`."""
-        with own_code("lr_scale of an algorithm failed"):
+        with user_code("lr_scale of an algorithm failed"):
             rates = [[m.schedule.lr(t, m.algorithm) for m in self._kinds] for t in ts.tolist()]
             table = torch.tensor(rates, dtype=torch.float64).to(self.stack.dtype)
         return self.stack.to_device(table)[:, self._kind]

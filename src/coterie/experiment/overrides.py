@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.registry import explain, folded
+from coterie.core.registry import explain, normalise_name
 
 __all__ = ["config_error", "put", "refuse_misspelt"]
 
@@ -40,7 +40,7 @@ def refuse_misspelt(values: Mapping[str, Any], path: str) -> None:
     if table != "methods" or not isinstance(labels, Mapping | list | tuple) or label in labels:
         return
     for there in labels:
-        if isinstance(there, str) and folded(there) == folded(label):
+        if isinstance(there, str) and normalise_name(there) == normalise_name(label):
             raise ConfigError(f"{path}: there is no method {label!r}; did you mean {there!r}?")
 
 

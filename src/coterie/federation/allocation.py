@@ -10,7 +10,7 @@ import torch
 
 from coterie.core.data import Partition
 from coterie.core.errors import ConfigError, DataError
-from coterie.core.registry import own_code
+from coterie.core.registry import user_code
 from coterie.core.streams import Stream
 from coterie.experiment import Data
 from coterie.federation.label_bins import (
@@ -173,7 +173,7 @@ def _proportions(partition: Partition, bins: LabelBins, domain_of: Ints, seed: i
     for domain, who in _by_domain(domain_of):
         y = torch.arange(classes).repeat_interleave(torch.from_numpy(bins.size[domain]))
         clients = who.stop - who.start
-        with own_code("data.partition failed"):
+        with user_code("data.partition failed"):
             part = partition.proportions(y, classes, clients, Stream(seed, f"proportions {attempt} {domain}"))
         if not isinstance(part, torch.Tensor):
             raise ConfigError(f"data.partition: proportions must be a tensor, got {type(part).__name__}")

@@ -32,7 +32,7 @@ from coterie.core.data import Dataset, Federation, Partition, Scaling, Split
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.home import at_home
 from coterie.core.model_factory import build_model, input_type
-from coterie.core.registry import own_code
+from coterie.core.registry import user_code
 from coterie.core.streams import Stream
 from coterie.experiment import Attackers, Data, Experiment, Plugin
 from coterie.federation.allocation import allocate, personal_test, uniform_test
@@ -120,7 +120,7 @@ def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
         load = source
     else:
         load = functools.partial(_plugin(plugin, "dataset", "data.set", "load").load, root)
-    with own_code(f"{where} cannot be loaded", DataError):
+    with user_code(f"{where} cannot be loaded", DataError):
         given = load()
     return validate_dataset(as_dataset(given, where), where)
 
@@ -188,7 +188,7 @@ def _attacked(federation: Federation, who: Attackers, attack: Attack, seed: int)
     """The same clients, of whom the attackers train on the labels that their attack tells them."""
     train, classes = federation.train, len(federation.classes)
     lies = who.among(len(train.count), seed).repeat_interleave(train.count)
-    with own_code(f"attack: {who.name!r} failed"):
+    with user_code(f"attack: {who.name!r} failed"):
         trains, told = attack.trains, attack.labels(train.label, classes)
     if not isinstance(trains, bool):
         raise ConfigError(f"attack: {who.name!r}: trains must be true or false, got {type(trains).__name__}")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from coterie.core.data import Shift
 from coterie.core.errors import ConfigError
-from coterie.core.registry import kind_of, own_code
+from coterie.core.registry import describe_type, user_code
 from coterie.core.streams import Stream
 
 __all__ = ["Views", "names", "views"]
@@ -33,7 +33,7 @@ def views(x: Tensor, shifts: tuple[Shift, ...]) -> Views:
         for view in seen:
             for group in range(groups):
                 if (id(view), group) not in made:
-                    with own_code("data.shift failed"):
+                    with user_code("data.shift failed"):
                         made[id(view), group] = _alike(x, shift.inputs(view, group))
         seen = [made[id(view), group] for view in seen for group in range(groups)]
     distinct = list({id(view): view for view in seen}.values())
@@ -47,7 +47,7 @@ def names(y: Tensor, classes: int, shifts: tuple[Shift, ...], seed: int) -> Tens
     called = [y]
     for k, shift in enumerate(shifts):
         stream = Stream(seed, f"shift {k}")
-        with own_code("data.shift failed"):
+        with user_code("data.shift failed"):
             called = [
                 shift.labels(name, group, classes, stream) for name in called for group in range(shift.groups)
             ]
@@ -65,7 +65,7 @@ def names(y: Tensor, classes: int, shifts: tuple[Shift, ...], seed: int) -> Tens
 
 def _groups(shift: Shift) -> int:
     """How many groups a shift makes, if it is a number of groups."""
-    with own_code("data.shift failed"):
+    with user_code("data.shift failed"):
         groups: object = getattr(shift, "groups", None)
     if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
         raise ConfigError(
@@ -77,5 +77,7 @@ def _groups(shift: Shift) -> int:
 def _alike(x: Tensor, view: object) -> Tensor:
     """What a shift made of the inputs, if it is inputs."""
     if not isinstance(view, Tensor) or view.shape != x.shape or view.dtype != x.dtype:
-        raise ConfigError(f"data.shift: inputs must stay {kind_of(x)}, a shift made them {kind_of(view)}")
+        raise ConfigError(
+            f"data.shift: inputs must stay {describe_type(x)}, a shift made them {describe_type(view)}"
+        )
     return view

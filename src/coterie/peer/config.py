@@ -25,7 +25,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError, model_val
 from coterie.core.addresses import is_loopback
 from coterie.core.data import Federation, Scaling
 from coterie.core.errors import ConfigError, DataError
-from coterie.core.registry import find, known
+from coterie.core.registry import registered, resolve
 from coterie.experiment import (
     NO_ATTACK,
     Attackers,
@@ -266,8 +266,10 @@ class PeerConfig(Section):
     @property
     def algorithm(self) -> str:
         """Registered name of its method, however it is spelt here: all peers of a run have the same."""
-        plugin = find("algorithm", self.method.name)
-        return next((name for name, one in known("algorithm").items() if one is plugin), self.method.name)
+        plugin = resolve("algorithm", self.method.name)
+        return next(
+            (name for name, one in registered("algorithm").items() if one is plugin), self.method.name
+        )
 
     @property
     def endless(self) -> bool:

@@ -9,9 +9,9 @@ import torch._dynamo  # the first gradient would load it, seconds into the life 
 
 import coterie.peer.config
 import coterie.peer.persistence.checkpoint  # noqa: F401
-from coterie.core.registry import known
+from coterie.core.registry import registered
 
 __all__: list[str] = []
 
 for kind in ("algorithm", "channel", "dataset", "model", "partition", "shift", "topology"):
-    known(kind)
+    registered(kind)

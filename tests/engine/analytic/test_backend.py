@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from coterie.core.optim import Adam, Optimizer, Sgd
-from coterie.core.registry import build, known
+from coterie.core.registry import build, registered
 from coterie.core.task import Task
 from coterie.core.types import Batch, Info, State, Tensors
 from coterie.engine.analytic import AnalyticBackend, analytic_model
@@ -128,7 +128,7 @@ def second_order(task: Task, state: State, batch: Batch) -> tuple[State, Info]:
 LOCALS: list[Local] = [
     default, two_models, in_turn, masked, masked_alone, two_halves, objective, nested, second_order,
 ]  # fmt: skip
-MODEL_SHARE = [(name, "none") for name in known("model") if name != "resnet"] + [
+MODEL_SHARE = [(name, "none") for name in registered("model") if name != "resnet"] + [
     ("resnet", "batch"), ("mlp", "batch"), ("mlp", "layer"), ("cnn", "batch"), ("cnn", "group"),
 ]  # fmt: skip
 

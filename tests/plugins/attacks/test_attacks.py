@@ -14,7 +14,7 @@ from torch.func import vmap
 
 from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError
-from coterie.core.registry import known
+from coterie.core.registry import registered
 from coterie.core.sampling import Purpose, context
 from coterie.core.task import Task
 from coterie.core.types import Context, Message, Probe, State
@@ -35,7 +35,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 CASES = [
     pytest.param(plugin(**options), id="-".join([name, *map(str, options.values())]))
-    for name, plugin in known("attack").items()
+    for name, plugin in registered("attack").items()
     for options in [{}, *VARIANTS.get(name, [])]
 ]
 
@@ -226,11 +226,11 @@ def test_part_of_a_model_can_be_attacked(attack: Attack) -> None:
     assert attack.offer(w.task, own, base, samples, key).keys() == base.keys()
 
 
-@pytest.mark.parametrize("name", known("attack"))
+@pytest.mark.parametrize("name", registered("attack"))
 def test_an_attack_is_a_frozen_dataclass_with_defaults(name: str) -> None:
-    attack = known("attack")[name]()
+    attack = registered("attack")[name]()
     with pytest.raises(dataclasses.FrozenInstanceError):
         attack.anything = 1
     assert isinstance(attack, Attack)
-    assert attack == known("attack")[name]()
-    assert hash(attack) == hash(known("attack")[name]())
+    assert attack == registered("attack")[name]()
+    assert hash(attack) == hash(registered("attack")[name]())

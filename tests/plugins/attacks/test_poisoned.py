@@ -10,7 +10,7 @@ import torch
 
 from coterie import Run, run
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.registry import known
+from coterie.core.registry import registered
 from coterie.engine.layout import take_clients
 from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
@@ -68,7 +68,7 @@ def test_mistakes_are_told(attack: Any, error: type[Exception], message: str) ->
 # What attackers do ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", known("attack"))
+@pytest.mark.parametrize("name", registered("attack"))
 def test_a_star_hears_what_the_bare_attack_sends(name: str) -> None:
     """The simulator's messages are those of a peer that calls the attack on its own state and samples."""
     e = hard(
@@ -132,7 +132,7 @@ def test_a_free_rider_takes_no_local_step() -> None:
 
 
 def test_worlds_side_by_side_are_worlds_alone(tmp_path: Path) -> None:
-    attacks: list[Any] = ["none", *({"name": name, "share": 0.3} for name in known("attack"))]
+    attacks: list[Any] = ["none", *({"name": name, "share": 0.3} for name in registered("attack"))]
     methods = {"FedAvg": {}, "KD-PDFL": {"adoption": "mix"}, "Krum": {}}
     together = finished(prepare(hard(methods=methods, grid={"attack": attacks})), tmp_path / "all")
     assert len(together) == len(attacks) * len(methods)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from coterie.core.errors import ConfigError
 from coterie.core.graph import Channel, Graph, table
-from coterie.core.registry import build, known
+from coterie.core.registry import build, registered
 from coterie.core.streams import Stream
 from coterie.plugins.channels.bernoulli import Bernoulli
 from coterie.plugins.channels.ideal import Ideal
@@ -39,8 +39,8 @@ def mean_neighbours(channel: Channel, graph: Graph, draws: int) -> float:
 
 
 def test_registry() -> None:
-    assert list(known("channel")) == ["bernoulli", "ideal", "path_loss", "rayleigh"]
-    for name in known("channel"):
+    assert list(registered("channel")) == ["bernoulli", "ideal", "path_loss", "rayleigh"]
+    for name in registered("channel"):
         assert isinstance(build("channel", name, {}, "exchange.channel"), Channel)
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coterie.core.outputs import Distance
-from coterie.core.registry import known
+from coterie.core.registry import registered
 
-ALL: dict[str, Distance] = known("distance")
+ALL: dict[str, Distance] = registered("distance")
 LN2, LN3 = math.log(2), math.log(3)
 
 

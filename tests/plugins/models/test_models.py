@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from coterie.core.errors import ConfigError, ModelError
-from coterie.core.registry import build, known
+from coterie.core.registry import build, registered
 
 
 def made(name: str, inputs: tuple[int, ...], classes: int, **options: Any) -> nn.Module:
@@ -53,7 +53,7 @@ def test_size_and_output(
 
 
 def test_every_model_is_tried() -> None:
-    assert set(known("model")) == {"cnn", "emnist_cnn", "iot_mlp", "linear", "mlp", "resnet"}
+    assert set(registered("model")) == {"cnn", "emnist_cnn", "iot_mlp", "linear", "mlp", "resnet"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coterie.core.data import Partition
 from coterie.core.errors import ConfigError, DataError
-from coterie.core.registry import build, known
+from coterie.core.registry import build, registered
 from coterie.core.streams import Stream
 from coterie.plugins.partitions.dirichlet import DirichletPartitioner
 from coterie.plugins.partitions.iid import IidPartitioner
@@ -35,7 +35,7 @@ def test_rows_sum_to_one(name: str, clients: int, seed: int) -> None:
 
 
 def test_names() -> None:
-    assert set(known("partition")) == {"iid", "dirichlet", "pathological", "shard"}
+    assert set(registered("partition")) == {"iid", "dirichlet", "pathological", "shard"}
     assert build("partition", "DirichletPartitioner", {"alpha": 0.3}, "p") == DirichletPartitioner(0.3)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from coterie.core.errors import ConfigError
 from coterie.core.graph import Graph, Topology, table
-from coterie.core.registry import build, known
+from coterie.core.registry import build, registered
 from coterie.core.streams import Stream
 from coterie.plugins.topologies.all import All
 from coterie.plugins.topologies.erdos_renyi import ErdosRenyi
@@ -31,8 +31,8 @@ def matrix(neighbours: Tensor) -> Tensor:
 
 
 def test_registry() -> None:
-    assert list(known("topology")) == ["all", "erdos_renyi", "file", "k_regular", "ring"]
-    for name in known("topology"):
+    assert list(registered("topology")) == ["all", "erdos_renyi", "file", "k_regular", "ring"]
+    for name in registered("topology"):
         options = {"path": "g.gml"} if name == "file" else {}
         assert isinstance(build("topology", name, options, "exchange.topology"), Topology)
 

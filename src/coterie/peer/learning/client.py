@@ -20,7 +20,7 @@ from coterie.core.attack import Attack
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.model_factory import build_task
-from coterie.core.registry import told
+from coterie.core.registry import describe_error
 from coterie.core.sampling import (
     batch_rows,
     first_model,
@@ -309,7 +309,7 @@ def dry_run(client: Client) -> None:
     except Exception as error:
         raise ModelError(
             f"model {name} cannot be trained by {method} on samples of shape "
-            f"{list(client.own.train.x.shape[1:])}: {told(error)}"
+            f"{list(client.own.train.x.shape[1:])}: {describe_error(error)}"
         ) from error
 
 

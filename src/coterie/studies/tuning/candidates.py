@@ -13,7 +13,7 @@ import torch
 from coterie.core.algorithm import SearchSpace
 from coterie.core.errors import ConfigError
 from coterie.core.optim import Adam, Sgd
-from coterie.core.registry import own_code
+from coterie.core.registry import user_code
 from coterie.core.streams import Stream
 from coterie.experiment import Experiment, World
 
@@ -67,7 +67,7 @@ def space(experiment: Experiment, label: str) -> SearchSpace:
 def _proposed(world: World) -> SearchSpace:
     """Ask a method for its own search space, held to what a `[search]` is held to."""
     what = f"methods.{world.label}: search"
-    with own_code(f"{what} failed"):
+    with user_code(f"{what} failed"):
         found: object = world.algorithm.search_space()
     if not isinstance(found, Mapping):
         raise ConfigError(f"{what} must give options and the values to try, got {type(found).__name__}")
