@@ -73,7 +73,8 @@ class Ditto(Algorithm):
 def shared(state: State) -> State:
     """Unpack φ with its own buffers and optimiser."""
     parts = zip(State._fields[:3], state[:3], strict=True)
-    return State(*({k: state.memory[f"shared.{part}.{k}"] for k in own} for part, own in parts), {}, {})
+    params, buffers, optim = ({k: state.memory[f"shared.{part}.{k}"] for k in own} for part, own in parts)
+    return State(params, buffers, optim, {}, {})
 
 
 def anchor(state: State) -> Tensors:
