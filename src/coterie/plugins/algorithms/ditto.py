@@ -72,9 +72,8 @@ class Ditto(Algorithm):
 
 def shared(state: State) -> State:
     """Unpack φ with its own buffers and optimiser."""
-    params, buffers, optim = (
-        {k: state.memory[f"shared.{part}.{k}"] for k in getattr(state, part)} for part in State._fields[:3]
-    )
+    parts = zip(State._fields[:3], state[:3], strict=True)
+    params, buffers, optim = ({k: state.memory[f"shared.{part}.{k}"] for k in own} for part, own in parts)
     return State(params, buffers, optim, {}, {})
 
 
