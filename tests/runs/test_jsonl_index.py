@@ -113,7 +113,7 @@ def test_a_history_keeps_what_was_lost_and_what_was_not_reported() -> None:
     assert history.pairs.heard.tolist() == [True, True, False, True, True, True, True]
     assert np.isnan(history.pairs.distance).tolist() == [False, False, True, True, True, True, True]
     assert history.moments.size.tolist() == [3, 1, 2, 1]
-    assert history.moments.received.tolist() == [False, True, False, True]
+    assert history.moments.adopted.tolist() == [False, True, False, True]
     assert history.moments.confidence[2] == 0.3
 
 

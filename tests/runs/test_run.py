@@ -172,7 +172,7 @@ def test_not_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ['{"format": 99}', "{}", "[]"])
 def test_another_format(run: Run, content: str) -> None:
     (run.path / "environment.json").write_text(content)
-    with pytest.raises(RunError, match=r"format .* reads format 1"):
+    with pytest.raises(RunError, match=r"format .* reads format 1 or 2"):
         Run(run.path)
 
 

@@ -7,8 +7,8 @@
     clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "labels" [M][L],
                             "attackers" [client, ...]}
     metrics.jsonl           one row per world and evaluation: {"world", "t", "personal" [M], "global" [M],
-                            "validation" [M], "loss" [M], "bytes", "diverged" [client, ...]}
-    exchanges.jsonl         one row per client that woke or received: {"world", "t", "kind": "wake|receive",
+                            "validation" [M], "loss" [M], "bytes", "gradients", "diverged" [client, ...]}
+    exchanges.jsonl         one row per client that mixed or adopted: {"world", "t", "kind": "mix|adopt",
                             "client", "neighbours" [K], "heard" [K] (absent: all were)} and what the
                             method reports, such as "distance" [K], "weight" [K], "confidence"
     checkpoint-*.safetensors  where the run goes on, written by the engine

@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__all__ = ["FORMAT", "environment"]
+__all__ = ["FORMAT", "READABLE", "environment"]
 
-FORMAT = 1
-"""The version of the run folder; a reader refuses any other."""
+FORMAT = 2
+"""Version of the run folder that is written."""
+READABLE = (1, FORMAT)
+"""Versions that are read; in the first, `exchanges.jsonl` has the kinds `wake` and `receive`."""
 
 
 def environment(device: str) -> dict[str, Any]:

@@ -17,12 +17,12 @@ __all__ = ["ExchangeHistory", "NeighbourTable", "TurnTable"]
 
 
 class TurnTable(NamedTuple):
-    """Each time a client woke or received, `[Q]`."""
+    """Turns of clients, as stars or as neighbours, `[Q]`."""
 
     t: Ints
     client: Ints
-    received: NDArray[np.bool_]
-    """Otherwise it woke."""
+    adopted: NDArray[np.bool_]
+    """False: the client mixed."""
     confidence: Floats
     """NaN: not reported."""
     size: Ints

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.core.errors import RunError, UnknownNameError
-from coterie.runs.environment import FORMAT
+from coterie.runs.environment import READABLE
 from coterie.runs.graph import graph
 from coterie.runs.metrics import (
     SCORES,
@@ -42,7 +42,7 @@ class Run:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.environment = open_folder(self.path, "run", "experiment.toml", "environment.json", FORMAT)
+        self.environment = open_folder(self.path, "run", "experiment.toml", "environment.json", *READABLE)
         """Versions, machine, commit, command line, date."""
 
     @classmethod

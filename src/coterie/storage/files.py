@@ -179,17 +179,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise RunError(f"{path} is damaged: {error}") from None
 
 
-def open_folder(path: Path, kind: str, mark: str, facts: str, known: int) -> dict[str, Any]:
+def open_folder(path: Path, kind: str, mark: str, facts: str, *known: int) -> dict[str, Any]:
     """Read the facts of a folder, which is of this kind if it has the file `mark`, and of a known format."""
     if not (path / mark).is_file():
         lacks = f"it has no {mark}" if path.exists() else "there is no such folder"
         raise RunError(f"{path} is not a {kind} folder: {lacks}")
     values = read_json(path / facts)
     found = values.get("format") if isinstance(values, dict) else None
-    if found != known:
+    if found not in known:
         raise RunError(
             f"{path} is a {kind} folder of format {found!r}, but this version of coterie reads "
-            f"format {known}; use the version of coterie that wrote it"
+            f"format {' or '.join(map(str, known))}; use the version of coterie that wrote it"
         )
     return dict(values)
 

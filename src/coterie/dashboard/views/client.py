@@ -100,7 +100,7 @@ def _events(history: ExchangeHistory, client: int, t: float | None) -> list[dict
         found.append(
             {
                 "t": int(moments.t[q]),
-                "kind": "adopt" if moments.received[q] else "mix",
+                "kind": "adopt" if moments.adopted[q] else "mix",
                 "from": pairs.neighbour[part][heard].tolist(),
                 "lost": pairs.neighbour[part][~heard].tolist(),
                 "weight": plain(pairs.weight[part][heard], 3),
