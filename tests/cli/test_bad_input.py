@@ -321,11 +321,11 @@ class Channel:
 
 @dataclass(frozen=True)
 class Method(Algorithm):
-    def mix(self, task, state, inbox, probe): return state, {}
+    def mix(self, task, state, inbox, probe, ctx): return state, {}
 
 @dataclass(frozen=True)
 class Raising(Algorithm):
-    def mix(self, task, state, inbox, probe): raise RuntimeError("oh dear")
+    def mix(self, task, state, inbox, probe, ctx): raise RuntimeError("oh dear")
 
 x, y = np.ones((10, 6)), np.arange(10) % 3
 def nonsense(): return 3

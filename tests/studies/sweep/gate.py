@@ -22,7 +22,7 @@ class Gate(Local):
 
     pipe: str = ""
 
-    def pace(self, t: int) -> float:
+    def lr_scale(self, t: int) -> float:
         if t == 12:
             os.close(os.open(self.pipe, os.O_RDONLY))
         return 1.0
