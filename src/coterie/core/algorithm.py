@@ -122,7 +122,7 @@ class Algorithm(ABC):
 
     @property
     def listens(self) -> bool:
-        """Whether a broadcast can change this client; if not, none is sent."""
+        """Whether a broadcast can change this client; if not, real peers send none."""
         return self.adoption != "ignore"
 
     @property

@@ -20,7 +20,7 @@ from coterie.storage.files import as_run_error
 __all__ = ["Evaluations", "Exchanges", "bisection_order", "deadline"]
 
 _AT_ONCE = 500
-"""JsonlIndex between two looks at the clock."""
+"""Rows between two looks at the clock."""
 _LARGE = 1 << 23
 """Bytes of exchanges that are read in a moment."""
 _END = 1 << 25

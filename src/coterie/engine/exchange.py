@@ -111,13 +111,15 @@ class Exchanges:
         return self._deliver(met, t, _to_neighbours, "adopt")
 
     def bytes_sent(self, met: Meetings, act: Act) -> Tensor:
-        """Count the bytes that each world sends `[W]`: replies to the stars, or the stars' broadcasts."""
+        """Count the bytes that each world sends `[W]`: replies to the stars, or the stars' broadcasts.
+
+        Broadcasts count for every algorithm alike, also where nobody listens and real peers send none.
+        """
         different = {id(meeting): meeting for meeting in met.values()}
         counts = {number: _messages(meeting, act) for number, meeting in different.items()}
         sent = []
         for group, mail in zip(self.stack.groups, self.mail, strict=True):
-            weight = mail.weight if act == "mix" or group.algorithm.listens else 0
-            sent += [weight * counts[id(met[m.id])] for m in group.members]
+            sent += [mail.weight * counts[id(met[m.id])] for m in group.members]
         return torch.tensor(sent)
 
     def _chosen(self, group: AlgorithmGroup, state: State, met: Meetings, t: int) -> dict[int, Meeting]:

@@ -1,4 +1,4 @@
-r"""Who listens to whom: W rebuild_graph from what was reported, and how well it finds the true groups.
+r"""Who listens to whom: W rebuilt from what was reported, and how well it finds the true groups.
 
 $\mathrm{AUC} = P(w_{ij} > w_{kl}) + \tfrac12 P(w_{ij} = w_{kl})$ for a random pair (i, j) of one group and a
 random pair (k, l) of two groups, among the pairs that met.

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, read with every mistake as_run_error, and named apart."""
+"""Files that are written whole or not at all, read with every mistake explained, and named apart."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 """Errors of code that meets sound JSON of another shape than it should have."""
 MARK = "written-by-coterie"
-"""Mark in every file that `publish` may replace_file."""
+"""Mark in every file that `publish` may replace."""
 
 _REMEDIES = {
     errno.ENOSPC: "free some space, then continue with --resume",
@@ -80,7 +80,7 @@ def publish(files: Mapping[Path, bytes], own: Path | None = None) -> None:
 
 
 def refuse_foreign(*paths: Path) -> None:
-    """Refuse to replace_file a file that coterie did not write; an empty one is nobody's."""
+    """Refuse to replace a file that coterie did not write; an empty one is nobody's."""
     for path in paths:
         with as_run_error(path, "read"):
             if not path.is_file() or not path.stat().st_size:

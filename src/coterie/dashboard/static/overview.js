@@ -110,7 +110,10 @@ function head(run) {
         "p",
         { class: "hint" },
         `No sign of life for ${duration(run.quiet)}.`,
-        run.resume_command && [" If its process was killed, continue with ", h("code", {}, run.resume_command)],
+        run.resume_command && [
+          " If its process was killed, continue with ",
+          h("code", {}, run.resume_command),
+        ],
       ),
     run.continue_with && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.continue_with)),
   );
