@@ -71,7 +71,7 @@ def block(title: str) -> list[str]:
 
 
 def entries(folder: Path) -> set[str]:
-    return {entry.name for entry in folder.iterdir()} - {"__pycache__"}
+    return {entry.name for entry in folder.iterdir() if entry.is_file() or any(entry.rglob("*.py"))}
 
 
 def test_the_tree_of_the_plan_is_the_tree() -> None:

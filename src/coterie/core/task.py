@@ -55,7 +55,9 @@ class Backend(Protocol):
         """Do what `Task.gradients` does without an objective."""
         ...
 
-    def step(self, state: State, batch: Batch, scale: Scale, pull: Pull | None) -> tuple[State, Info] | None:
+    def step(
+        self, state: State, batch: Batch, scale: Scale, pull: Pull | None, donate: bool
+    ) -> tuple[State, Info] | None:
         """Do what `Task.step` does; None: make it of `gradients` and the optimiser."""
         ...
 
@@ -163,11 +165,20 @@ class Task:
         return state._replace(params=params, optim=optim)
 
     def step(
-        self, state: State, batch: Batch, *, scale: Scale | None = None, pull: Pull | None = None
+        self,
+        state: State,
+        batch: Batch,
+        *,
+        scale: Scale | None = None,
+        pull: Pull | None = None,
+        donate: bool = False,
     ) -> tuple[State, Info]:
-        """Take one step of the optimiser on one mini-batch; `Info` has the `loss`, without the pull."""
+        """Take one step of the optimiser on one mini-batch; `Info` has the `loss`, without the pull.
+
+        `donate` promises that the given state is not used again, so that a runtime may overwrite it.
+        """
         scale = _of_parameters(state, scale)
-        if self.backend and (found := self.backend.step(state, batch, scale, pull)):
+        if self.backend and (found := self.backend.step(state, batch, scale, pull, donate)):
             return found
         grads, loss, buffers = self.gradients(state, batch)
         if pull:

@@ -210,7 +210,8 @@ def _step(
     learns: Tensor | None,
 ) -> tuple[State, Tensor]:
     """Take one client's local step, or none."""
-    new, info = group.method(hyper).local(task, state, batch, ctx)
+    given = state if learns is None else _copied(state)  # a step may overwrite what it is given
+    new, info = group.method(hyper).local(task, given, batch, ctx)
     return new if learns is None else _chosen(learns, new, state), info["loss"]
 
 

@@ -203,3 +203,18 @@ def test_a_part_that_stands_still_does_so_whatever_its_gradient() -> None:
     new, _ = vmap(lambda *given: fast.step(*given, scale=still))(state, wild)
     for k, v in state.params.items():
         assert torch.equal(new.params[k], v) is (k in task.names("base")), k
+
+
+def test_a_donated_state_is_overwritten_and_nothing_else() -> None:
+    task, inputs = learning("iot_mlp", Sgd())
+    fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
+
+    def local(state: State, batch: Batch, donate: bool) -> tuple[State, Info]:
+        return fast.step(state, batch, pull=(second(state), 0.7), donate=donate)
+
+    want, _ = vmap(lambda *given: local(*given, donate=False))(state, batch)
+    before = State(*({k: v.clone() for k, v in part.items()} for part in state))
+    got, _ = vmap(lambda *given: local(*given, donate=True))(state, batch)
+    same(got, want)
+    same(state.params, want.params)
+    same(state[1:], before[1:])

@@ -44,7 +44,9 @@ class AnalyticBackend:
 
         return Gradient(*_stacked_or(alone, self._gradients, state.params, state.buffers, *batch))
 
-    def step(self, state: State, batch: Batch, scale: Scale, pull: Pull | None) -> tuple[State, Info] | None:
+    def step(
+        self, state: State, batch: Batch, scale: Scale, pull: Pull | None, donate: bool
+    ) -> tuple[State, Info] | None:
         """Take a step as `Task.step` does; None: it is to be made of a gradient and the optimiser."""
         if self.task.optimizer != Sgd() or (scale and pull):
             return None
@@ -59,7 +61,7 @@ class AnalyticBackend:
             return new.params, new.buffers, info["loss"]
 
         given = state.params, state.buffers, factors, anchor, strength, *batch
-        params, buffers, loss = _stacked_or(alone, partial(self._step, names), *given)
+        params, buffers, loss = _stacked_or(alone, partial(self._step, names, donate), *given)
         return state._replace(params=params, buffers=buffers), {"loss": loss}
 
     def _gradients(
@@ -69,14 +71,19 @@ class AnalyticBackend:
         return Gradient(materialise(found.grads), found.loss, {**buffers, **found.buffers})
 
     def _step(
-        self, names: Mapping[str, str], params: Tensors, buffers: Tensors, factors: Scale, anchor: Tensors,
-        strength: Tensor | float, x: Tensor, y: Tensor, lr: Tensor, _key: Tensor,
+        self, names: Mapping[str, str], donate: bool, params: Tensors, buffers: Tensors, factors: Scale,
+        anchor: Tensors, strength: Tensor | float, x: Tensor, y: Tensor, lr: Tensor, _key: Tensor,
     ) -> tuple[Any, ...]:  # fmt: skip
         found = self.stacked({**params, **buffers}, x, y, lr)
         # p - lr (g + s (p - a)) is p moved by lr s towards a, less lr g.
         rate = lr * strength
-        new = {k: p.clone() for k, p in params.items() if k not in anchor}
-        new |= {k: params[k].lerp(a, _beside(rate, a)) for k, a in anchor.items() if k in params}
+        if donate and lr.device.type == "cpu":  # on a GPU a step may run out of memory half way
+            new = params
+            for k in anchor.keys() & params.keys():
+                params[k].lerp_(anchor[k], _beside(rate, anchor[k]))
+        else:
+            new = {k: p.clone() for k, p in params.items() if k not in anchor}
+            new |= {k: params[k].lerp(a, _beside(rate, a)) for k, a in anchor.items() if k in params}
         each = {k: torch.as_tensor(s, dtype=lr.dtype, device=lr.device) for k, s in factors.items()}
         each = {k: s if s.dim() else s.expand_as(lr) for k, s in each.items()}
         apply_gradients_(new, found.grads, {k: each[name] for k, name in names.items()})

@@ -44,11 +44,10 @@ class Ditto(Algorithm):
         return remembering(own, own, own.params)
 
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
-        phi = shared(state)
-        last = anchor(state)
-        strength = self.lam * (~ctx.closing).to(batch.lr)
-        theta, info = task.step(state, batch, pull=(last if self.pull == "round" else phi.params, strength))
-        return remembering(theta, task.step(phi, batch)[0], last), info
+        phi, last = shared(state), anchor(state)
+        pull = last if self.pull == "round" else phi.params, self.lam * (~ctx.closing).to(batch.lr)
+        theta, info = task.step(state, batch, pull=pull, donate=True)
+        return remembering(theta, task.step(phi, batch, donate=True)[0], last), info
 
     def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
         return self.fedavg.offer(task, shared(state), probe, ctx)

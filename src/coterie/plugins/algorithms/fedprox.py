@@ -36,7 +36,8 @@ class FedProx(FedAvg):
         return anchored(FedAvg.init(self, task, start, ctx))
 
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
-        return task.step(state, batch, pull=(state.memory, self.mu * (~ctx.closing).to(batch.lr)))
+        pull = state.memory, self.mu * (~ctx.closing).to(batch.lr)
+        return task.step(state, batch, pull=pull, donate=True)
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         new, info = FedAvg.mix(self, task, state, inbox, probe, ctx)

@@ -46,7 +46,8 @@ class FedRep(FedAvg):
         head = torch.where(ctx.closing, 1.0, self.head_rate * first.to(batch.lr))
         base = torch.where(ctx.closing, 1.0, (~first).to(batch.lr))
         heads = task.names("head")
-        return task.step(state, batch, scale={k: head if k in heads else base for k in state.params})
+        scale = {k: head if k in heads else base for k in state.params}
+        return task.step(state, batch, scale=scale, donate=True)
 
     def search_space(self) -> SearchSpace:
         rates = {"head": (0.3, 0.5, 0.8), "head_rate": (0.3, 1.0, 3.0)}
