@@ -209,12 +209,12 @@ def test_a_donated_state_is_overwritten_and_nothing_else() -> None:
     task, inputs = learning("iot_mlp", Sgd())
     fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
 
-    def local(state: State, batch: Batch, donate: bool) -> tuple[State, Info]:
-        return fast.step(state, batch, pull=(second(state), 0.7), donate=donate)
+    def stepped(donate: bool) -> State:
+        new, _ = vmap(lambda s, b: fast.step(s, b, pull=(second(s), 0.7), donate=donate))(state, batch)
+        return new
 
-    want, _ = vmap(lambda *given: local(*given, donate=False))(state, batch)
+    want = stepped(donate=False)
     before = State(*({k: v.clone() for k, v in part.items()} for part in state))
-    got, _ = vmap(lambda *given: local(*given, donate=True))(state, batch)
-    same(got, want)
+    same(stepped(donate=True), want)
     same(state.params, want.params)
     same(state[1:], before[1:])
