@@ -109,7 +109,7 @@ class Attendance:
         return self.present(t) & (self._steps(t) > self._steps(t - 1))
 
     def _steps(self, t: int | Tensor) -> Tensor:
-        """How many local steps a client that is always there has taken by the end of iteration t."""
+        """Count the local steps by the end of iteration t of a client always there: `[M]`, or `[n, M]`."""
         return torch.floor(torch.as_tensor(t)[..., None] * self.speed + self.phase)
 
 
@@ -176,7 +176,7 @@ class Schedule:
         return last_before_closing(self.iterations, self.train.personalize)
 
     def closing(self, t: int) -> bool:
-        """Whether t is in the closing phase, the last part of the run, which is local only."""
+        """Tell whether t is in the closing phase, the last part of the run, which is local only."""
         return t > self.last
 
     def phase(self, t: int) -> Phase:
@@ -189,7 +189,7 @@ class Schedule:
         return t > 0 and t % self.exchange.every == 0 and not self.closing(t + 1)
 
     def lr(self, t: int, algorithm: Algorithm) -> float:
-        """The size of a local step; the closing phase is the same for every algorithm."""
+        """Return the size of a local step; the closing phase is the same for every algorithm."""
         if self.closing(t):
             return self.train.personalize_lr or self.train.lr
         return self.train.lr * algorithm.lr_scale(t)
@@ -202,19 +202,19 @@ class Schedule:
         return context(purpose, seed, t, client, last=self.last, every=self.exchange.every)
 
     def present(self, t: int | Tensor) -> Tensor:
-        """Who is there: `[M]` bool, or `[n, M]` for `[n]` iterations."""
+        """Tell who is there: `[M]` bool, or `[n, M]` for `[n]` iterations."""
         return self.attendance.present(t)
 
     def learns(self, t: int | Tensor) -> Tensor:
-        """Who is there and quick enough to take a local step: `[M]` bool, or `[n, M]`."""
+        """Tell who is there and quick enough to take a local step: `[M]` bool, or `[n, M]`."""
         return self.attendance.learns(t)
 
     def meeting(self, t: int) -> Meeting:
-        """Who meets whom in the exchange of iteration t."""
+        """Draw who meets whom in the exchange of iteration t."""
         return self.meetings([t])[0]
 
     def meetings(self, ts: Sequence[int]) -> list[Meeting]:
-        """Those of several iterations, drawn together; the rows of all their stars are one axis S."""
+        """Draw the meetings of several iterations together; the rows of all their stars are one axis S."""
         when = torch.tensor(ts)
         present, later = self.present(when), self.present(when + 1)
         at, star = self._stars(when, present)
@@ -233,7 +233,7 @@ class Schedule:
         return [_trimmed(Meeting(*rows)) for rows in zip(*parts, strict=True)]
 
     def _stars(self, when: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-        """Who wakes, and in which of the iterations."""
+        """Draw who wakes; return in which of the iterations `[S]`, and who `[S]`."""
         u = Stream(self.seed, "star").uniform(1, when[:, None], torch.arange(self.clients))[..., 0]
         order = torch.where(present, u, torch.inf).argsort(dim=1, stable=True)
         woken = torch.zeros_like(present).scatter(1, order[:, : self.stars], True) & present
@@ -241,7 +241,7 @@ class Schedule:
         return at, star
 
     def _in_reach(self, t: Tensor, star: Tensor, at: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-        """Neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
+        """Find neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
         rows = (torch.split(part, _AT_ONCE) for part in (t, star, at))
         parts = [
             self._best_links(when, some, where, present) for when, some, where in zip(*rows, strict=True)
@@ -262,14 +262,14 @@ class Schedule:
         return neighbour % self.clients, gain.gather(1, order)
 
     def _arrives(self, message: str, t: Tensor, neighbour: Tensor, star: Tensor) -> Tensor:
-        """Which messages between each star and its neighbours are not lost, `[S, K]`."""
+        """Draw which messages between each star and its neighbours are not lost, `[S, K]` bool."""
         if not self.exchange.loss:
             return torch.ones_like(neighbour, dtype=torch.bool)
         return Stream(self.seed, message).uniform(neighbour.shape[1], t, star) >= self.exchange.loss
 
 
 def _within(neighbours: Tensor | None, clients: int) -> Tensor | None:
-    """What a topology gave, if it is a table of clients."""
+    """Return what a topology gave, if that is a table of clients, `[M, D]` int64."""
     if neighbours is None:
         return None
     if (
@@ -294,7 +294,7 @@ def _within(neighbours: Tensor | None, clients: int) -> Tensor | None:
 
 
 def _gains(failed: str, links: Links, u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
-    """What a channel gives, if it is a gain for every link."""
+    """Return what a channel gives, if that is a gain for every link, `[S, D]`."""
     with user_code(failed):
         gain = links(u, star, candidate)
     if not isinstance(gain, Tensor) or gain.shape != u.shape:
@@ -303,19 +303,19 @@ def _gains(failed: str, links: Links, u: Tensor, star: Tensor, candidate: Tensor
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Tables of unequal width, one below the other, padded with 0."""
+    """Put tables of unequal width one below the other, padded with 0."""
     width = max(part.shape[1] for part in parts)
     return torch.cat([pad(part, (0, width - part.shape[1])) for part in parts])
 
 
 def _trimmed(meeting: Meeting) -> Meeting:
-    """Without the columns in which no star of this iteration asks anybody."""
+    """Drop the columns in which no star of this iteration asks anybody."""
     width = int(meeting.asked.sum(dim=1).max()) if len(meeting.star) else 0
     return Meeting(meeting.star, *(table[:, :width] for table in meeting[1:]))
 
 
 def _best(reached: Tensor, who: Tensor, gain: Tensor, count: int) -> Tensor:
-    """`reached` `[S, K]`, but each of `count` clients only by the star with the best link, or the first."""
+    """Keep in `reached` `[S, K]`, for each of `count` clients, the star with the best link, or the first."""
 
     def winners(among: Tensor, score: Tensor) -> Tensor:
         best = torch.zeros(count, dtype=score.dtype)

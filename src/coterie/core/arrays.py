@@ -41,7 +41,7 @@ def _tensor(values: Any, name: str, where: str) -> Tensor:
 
 
 def _inputs(values: Any, where: str) -> Tensor:
-    """Floating point and whole numbers as they are; what is true or false becomes 1 or 0."""
+    """Keep floating point and whole numbers as they are; turn what is true or false into 1 or 0."""
     tensor = _tensor(values, "x", where)
     return tensor.float() if tensor.dtype == torch.bool else tensor
 

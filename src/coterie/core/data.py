@@ -55,12 +55,12 @@ class Scaling:
 
     @classmethod
     def of(cls, x: Tensor) -> Scaling:
-        """Fitted to samples `[n, ...]`; a feature that is the same in all of them is only moved to 0."""
+        """Fit to samples `[n, ...]`; a feature that is the same in all of them is only moved to 0."""
         deviation = x.double().std(dim=0, correction=0)
         return cls(x.double().mean(dim=0), torch.where(deviation > 0, deviation, 1.0))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The scaled samples, float32."""
+        """Scale samples `[n, ...]`, to float32."""
         if x.shape[1:] != self.mean.shape:
             raise DataError(
                 f"the model was trained on samples of shape {list(self.mean.shape)}, but those of the data "
@@ -82,7 +82,7 @@ class Partition(Protocol):
     """A partition plugin: which labels a client has, and how much of each."""
 
     def proportions(self, y: Tensor, classes: int, clients: int, stream: Stream) -> Tensor:
-        """Label proportions `[M, L]` of every client, rows that sum to one."""
+        """Give the label proportions `[M, L]` of every client, rows that sum to one."""
         ...
 
 
@@ -95,11 +95,11 @@ class Shift(Protocol):
         ...
 
     def inputs(self, x: Tensor, group: int) -> Tensor:
-        """What this group sees of `x`; the same object if it sees it unchanged."""
+        """Return what this group sees of `x` `[n, ...]`; the same object if the group sees `x` unchanged."""
         ...
 
     def labels(self, y: Tensor, group: int, classes: int, stream: Stream) -> Tensor:
-        """What this group calls `y`."""
+        """Return what this group calls `y` `[n]`."""
         ...
 
 

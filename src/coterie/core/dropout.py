@@ -42,7 +42,7 @@ class StreamDropout(nn.Module):
 
 
 def with_streams(model: nn.Module) -> nn.Module:
-    """The same model, in place, with every dropout layer on the client's stream."""
+    """Put every dropout layer of a model, in place, on the client's stream; return the same model."""
     for name, module in list(model.named_modules(remove_duplicate=False)):
         if isinstance(module, _SUPPORTED) and name:
             parent, _, leaf = name.rpartition(".")

@@ -24,14 +24,14 @@ class Graph(NamedTuple):
     """`[M, D]` int64, padded with -1; None: everybody, without a table of M x M."""
 
     def candidates(self, star: Tensor) -> Tensor:
-        """`[S, D]` int64: the clients at the other end of each star's links; -1: no link."""
+        """List the clients at the other end of each star's links, `[S, D]` int64; -1: no link."""
         if self.neighbours is not None:
             return self.neighbours[star]
         everybody = torch.arange(self.clients)
         return torch.where(everybody == star[:, None], -1, everybody)
 
     def degree(self) -> Tensor:
-        """`[M]` int64: how many links each client has."""
+        """Count the links of each client, `[M]` int64."""
         if self.neighbours is not None:
             return (self.neighbours >= 0).sum(dim=1)
         return torch.full((self.clients,), self.clients - 1)
@@ -48,7 +48,7 @@ class Topology(Protocol):
     """A topology plugin: a frozen dataclass whose fields are its options."""
 
     def neighbours(self, clients: int, stream: Stream) -> Tensor | None:
-        """Whom each client can ask: `[M, D]` int64, padded with -1; None: everybody."""
+        """List whom each client can ask: `[M, D]` int64, padded with -1; None: everybody."""
         ...
 
 
@@ -57,12 +57,12 @@ class Channel(Protocol):
     """A channel plugin: a frozen dataclass whose fields are its options."""
 
     def links(self, graph: Graph, stream: Stream) -> Links:
-        """The links over this graph; what does not change from one exchange to the next is done here."""
+        """Make the links over this graph; what does not change from one exchange to the next is done here."""
         ...
 
 
 def table(neighbours: Sequence[Collection[int]]) -> Tensor:
-    """Lists of neighbours, one for each client, as `[M, D]` int64 in order, padded with -1."""
+    """Put lists of neighbours, one for each client, into `[M, D]` int64, in order, padded with -1."""
     width = max(map(len, neighbours), default=0)
     rows = [sorted(row) + [-1] * (width - len(row)) for row in neighbours]
     return torch.tensor(rows, dtype=torch.int64).reshape(len(rows), width)

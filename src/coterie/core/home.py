@@ -18,7 +18,7 @@ _home: ContextVar[Path | None] = ContextVar("home", default=None)
 
 @contextmanager
 def at_home(folder: Path | None) -> Iterator[None]:
-    """In here, what is relative is looked for in this folder, too."""
+    """Look for what is relative in this folder, too, inside the block."""
     before = _home.set(folder if folder is not None and folder.is_dir() else None)
     try:
         yield
@@ -27,12 +27,12 @@ def at_home(folder: Path | None) -> Iterator[None]:
 
 
 def home() -> Path | None:
-    """The folder in force, if there is one."""
+    """Return the folder in force, if there is one."""
     return _home.get()
 
 
 def beside(path: Path) -> Path | None:
-    """The full path of something in that folder, if it is there."""
+    """Return the full path of `path` in the folder in force, if something is there."""
     folder = _home.get()
     return folder / path if folder is not None and os.path.exists(folder / path) else None
 

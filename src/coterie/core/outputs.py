@@ -23,12 +23,12 @@ class Distance(Protocol):
     """How far apart two models' outputs are, sample by sample."""
 
     def __call__(self, p: Tensor, q: Tensor, /) -> Tensor:
-        """`[..., n, L]` and `[..., n, L]` to `[..., n]`, never negative, 0 for equal outputs."""
+        """Compare `[..., n, L]` and `[..., n, L]`: `[..., n]`, never negative, 0 for equal outputs."""
         ...
 
 
 def outputs(task: Task, state: State, probe: Probe, form: str) -> Tensor:
-    """Outputs `[n, L]`: `probabilities`, `logits`, `centred`, or what the named layer puts out.
+    """Compute outputs `[n, L]`: `probabilities`, `logits`, `centred`, or what the named layer puts out.
 
     `centred` subtracts each model's mean logit over the probe before the softmax, so that two
     models do not seem far apart only because their clients' labels are not equally frequent.
@@ -45,13 +45,13 @@ def outputs(task: Task, state: State, probe: Probe, form: str) -> Tensor:
 
 
 def of_probabilities(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Decorator: this distance only makes sense between probabilities."""
+    """Mark a distance (as a decorator) that only makes sense between probabilities."""
     function.needs_probabilities = True  # type: ignore[attr-defined]
     return function
 
 
 def distance(name: str, form: str) -> Distance:
-    """The distance called `name`, if it can compare outputs of this form."""
+    """Find the distance called `name`, if that distance can compare outputs of this form."""
     with user_code(f"distance {name!r} cannot be imported"):
         found: Distance = resolve("distance", name)
     if not callable(found):
@@ -65,7 +65,7 @@ def distance(name: str, form: str) -> Distance:
 
 
 def _measured(name: str, found: Distance, p: Tensor, q: Tensor) -> Tensor:
-    """What a distance gives, if it is one number for each sample."""
+    """Return what a distance gives, if that is one number for each sample, `[..., n]`."""
     with user_code(f"distance {name!r} failed"):
         d = found(p, q)
     shape = torch.broadcast_shapes(p.shape, q.shape)[:-1]  # type: ignore[no-untyped-call]

@@ -82,7 +82,7 @@ T = TypeVar("T")
 
 
 def register(kind: str, name: str) -> Callable[[T], T]:
-    """Decorator: make a class or function known under `name`; its docstring's first line describes it."""
+    """Make a class or function known under `name` (a decorator); its docstring's first line describes it."""
     if kind not in _plugins:
         raise UnknownNameError("kind of plugin", kind, _plugins)
 

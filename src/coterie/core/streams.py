@@ -28,7 +28,7 @@ _ROUNDS = 10
 
 
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> Tensor:
-    """Four 32-bit words for each counter, as int64 `[..., 4]`.
+    """Compute four 32-bit words for each counter, as int64 `[..., 4]`.
 
     On a processor numpy computes them, whose calls are short; under `vmap`, compiled or on a GPU it is
     plain tensor arithmetic, to the same bits.
@@ -49,7 +49,7 @@ def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Te
 def _words(
     counter: tuple[Any, ...], key: tuple[Any, ...], product: Callable[[Any, int], tuple[Any, Any]]
 ) -> tuple[Any, Any, Any, Any]:
-    """The rounds, on tensors or arrays."""
+    """Do the rounds, on tensors or arrays."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(_ROUNDS):
@@ -60,7 +60,7 @@ def _words(
 
 
 def _product(word: Any, factor: int) -> tuple[Any, Any]:
-    """The high and the low word of the product of two words.
+    """Compute the high and the low word of the product of two words.
 
     Words are kept in int64 and multiplied in halves, so that nothing overflows: compiled code may
     take an overflow for impossible and compute something else.
@@ -70,7 +70,7 @@ def _product(word: Any, factor: int) -> tuple[Any, Any]:
 
 
 def _whole_product(word: Any, factor: int) -> tuple[Any, Any]:
-    """The same where there are 64 bits without a sign."""
+    """Compute the same two words where there are 64 bits without a sign."""
     product = word * _U(factor)
     return product >> _U(32), product & _U(_WORD)
 
@@ -92,7 +92,7 @@ class Stream:
         self.purpose = purpose if isinstance(purpose, int) else crc32(purpose.encode())
 
     def words(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
-        """`n` uniform 32-bit words, int64 `[..., n]`."""
+        """Draw `n` uniform 32-bit words, int64 `[..., n]`."""
         device = self.seed.device
         t = torch.as_tensor(t, dtype=torch.int64, device=device)[..., None]
         client = torch.as_tensor(client, dtype=torch.int64, device=device)[..., None]
@@ -108,20 +108,20 @@ class Stream:
         return words[..., 0] | words[..., 1] << 32
 
     def uniform(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
-        """`n` numbers in (0, 1), float64, never 0 and never 1, so that logarithms are finite."""
+        """Draw `n` numbers in (0, 1), float64 `[..., n]`, never 0 or 1, so that logarithms are finite."""
         return self.words(n, t, client).double().add_(0.5).mul_(2.0**-32)
 
     def integers(
         self, n: int, t: int | Tensor = 0, client: int | Tensor = 0, *, high: int | Tensor
     ) -> Tensor:
-        """`n` integers in `[0, high)`; `high` may differ between clients (`[..., 1]`)."""
+        """Draw `n` integers in `[0, high)`, `[..., n]`; `high` may differ between clients (`[..., 1]`)."""
         return (self.words(n, t, client) * high) >> 32
 
     def normal(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
-        """`n` standard normal numbers (Box-Muller), float64."""
+        """Draw `n` standard normal numbers (Box-Muller), float64 `[..., n]`."""
         u, v = self.uniform(2 * n, t, client).chunk(2, dim=-1)
         return torch.sqrt(-2 * torch.log(u)) * torch.cos(2 * math.pi * v)
 
     def permutation(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
-        """A random order of `range(n)`."""
+        """Draw a random order of `range(n)`, `[..., n]`."""
         return self.uniform(n, t, client).argsort(dim=-1, stable=True)

@@ -118,11 +118,11 @@ class Task:
         )
 
     def given(self) -> tuple[Tensors, Tensors]:
-        """Parameters and buffers as the model brings them."""
+        """Return parameters and buffers as the model brings them."""
         return _carried(self._train)
 
     def init_params(self, seed: int) -> tuple[Tensors, Tensors]:
-        """Fresh parameters and buffers, drawn by the layers' own initialisation."""
+        """Draw fresh parameters and buffers by the layers' own initialisation."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = copy.deepcopy(self._train)
@@ -188,16 +188,16 @@ class Task:
         return self.apply(state._replace(buffers=buffers), grads, batch.lr, scale=scale), {"loss": loss}
 
     def logits(self, state: State, x: Tensor) -> Tensor:
-        """The model's outputs `[n, L]` with running statistics and without dropout."""
+        """Compute the model's outputs `[n, L]` with running statistics and without dropout."""
         outputs: Tensor = functional_call(self._eval, ({**state.params, **state.buffers}), (x,))
         return outputs
 
     def features(self, state: State, x: Tensor) -> Tensor:
-        """The input of the head, flattened to `[n, F]`, with running statistics and without dropout."""
+        """Compute the head's input, flattened to `[n, F]`, with running statistics and without dropout."""
         return self._with_features(self._eval, {**state.params, **state.buffers}, x)[1]
 
     def layer(self, state: State, x: Tensor, name: str) -> Tensor:
-        """The output of the named inner layer, flattened to `[n, features]`."""
+        """Compute the output of the named inner layer, flattened to `[n, features]`."""
         with _watched(self.layer_module(name)) as seen:
             self.logits(state, x)
         if not seen or not isinstance(output := seen[0][1], Tensor):
@@ -205,7 +205,7 @@ class Task:
         return output.flatten(1)
 
     def _with_features(self, model: nn.Module, tensors: Tensors, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs and the input of the head."""
+        """Compute the outputs `[n, L]` and the head's input, flattened to `[n, F]`."""
         with _watched(model.get_submodule(self.head)) as seen:
             outputs = functional_call(model, tensors, (x,))
         if not seen or not seen[0][0] or not isinstance(given := seen[0][0][0], Tensor):
@@ -213,14 +213,14 @@ class Task:
         return outputs, given.flatten(1)
 
     def layer_module(self, name: str) -> nn.Module:
-        """The named layer, or an error that lists the layers there are."""
+        """Find the named layer, or raise an error that lists the layers there are."""
         layers: dict[str, nn.Module] = dict(self._eval.named_modules())
         if name in layers and name:
             return layers[name]
         raise ConfigError(f"the model has no layer {name!r}; there are: {', '.join(n for n in layers if n)}")
 
     def names(self, role: Role = "all") -> tuple[str, ...]:
-        """Floating-point parameters and buffers: all, the head's, the base's, or normalisation layers'."""
+        """Name floating-point parameters and buffers: all, the head's, base's or normalisation layers'."""
         if role not in self._names:
             raise ConfigError(f"there is no role {role!r}; there are: {', '.join(self._names)}")
         return self._names[role]
@@ -258,7 +258,7 @@ class Task:
         return {k: v for k, v in tensors.items() if k in sent}
 
     def _matching(self, patterns: Iterable[str], names: Iterable[str]) -> set[str]:
-        """Names that play one of the roles or match one of the patterns."""
+        """Find the names that play one of the roles or match one of the patterns."""
         found: set[str] = set()
         for p in patterns:
             role = p in get_args(Role)
@@ -300,7 +300,7 @@ def _watched(module: nn.Module) -> Iterator[list[tuple[tuple[Any, ...], Any]]]:
 
 
 def _of_parameters(state: State, scale: Scale | None) -> Scale:
-    """The factors of parameters; those of buffers mean nothing, and other names are refused."""
+    """Pick the factors of parameters; those of buffers mean nothing, and other names are refused."""
     if scale and (unknown := scale.keys() - state.params.keys() - state.buffers.keys()):
         raise ConfigError(
             f"scale names no parameter: {sorted(unknown)}; there are: {', '.join(state.params)}"
@@ -309,7 +309,7 @@ def _of_parameters(state: State, scale: Scale | None) -> Scale:
 
 
 def _unless_still(factor: Tensor | float, new: Tensor, old: Tensor) -> Tensor:
-    """The new value but where the factor is 0; a number kept for a whole tensor stays if all factors are."""
+    """Take the new value but where the factor is 0; one number for a tensor stays if all factors are 0."""
     if not isinstance(factor, Tensor):
         return new if factor else old
     still = factor == 0
@@ -317,7 +317,7 @@ def _unless_still(factor: Tensor | float, new: Tensor, old: Tensor) -> Tensor:
 
 
 def _carried(model: nn.Module) -> tuple[Tensors, Tensors]:
-    """A model's parameters that learn, and all else that it carries."""
+    """Copy a model's parameters that learn, and all else that the model carries."""
     named = dict(model.named_parameters())
     params = {k: v.detach().clone() for k, v in named.items() if v.requires_grad}
     carried = {**dict(model.named_buffers()), **{k: v for k, v in named.items() if not v.requires_grad}}

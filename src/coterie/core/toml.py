@@ -15,7 +15,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dumps(values: Mapping[str, Any]) -> str:
-    """Nested tables, lists, strings, numbers and booleans; `tomllib.loads` gives them back.
+    """Write nested tables, lists, strings, numbers and booleans; `tomllib.loads` gives them back.
 
     >>> print(dumps({"a": 1, "b": {"c d": [True, {"e": "x"}]}}))
     a = 1
@@ -28,7 +28,7 @@ def dumps(values: Mapping[str, Any]) -> str:
 
 
 def assignment(key: str, value: Any) -> str:
-    """One line, `key = value`."""
+    """Write one line, `key = value`."""
     return f"{_key(key)} = {_value(value, (key,))}"
 
 

@@ -14,7 +14,7 @@ _PLAIN = {bool: "true | false", int: "whole number", float: "number", str: "text
 
 
 def allowed(hint: Any) -> str:
-    """The values of a type; nothing is said of one that has no short name.
+    """Describe the values of a type; nothing is said of one that has no short name.
 
     >>> allowed(Literal["unit", "sign"]), allowed(Annotated[float, Ge(0), Lt(1)] | None)
     ("'unit' | 'sign'", 'number ≥ 0 and < 1 | absent')

@@ -94,7 +94,7 @@ def _predict(stack: Stack, group: AlgorithmGroup, t: int, some: slice, state: St
 
 @lru_cache(maxsize=8)
 def _most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
-    """The most that any layer takes in or puts out for one sample."""
+    """Count the most numbers that any layer takes in or puts out for one sample."""
     most = [inputs.numel()]
     model = task.modules[1]
 
@@ -115,7 +115,7 @@ def _most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
 
 
 def _logits(task: Task, state: State, x: Tensor) -> Tensor:
-    """The outputs of all clients, `[n, width, L]`."""
+    """Compute the outputs of all clients, `[n, width, L]`."""
     if known := analytic_model(task, x.shape[2:]):
         return known.logits({**state.params, **state.buffers}, x)
     return vmap(task.logits)(state, x)

@@ -152,7 +152,7 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
 
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
-    """By hand where the model's layers are known, else stacked; compiled if that is asked for, or pays."""
+    """Choose: by hand where all layers are known, else stacked; compiled if that is asked for, or pays."""
     experiment, known = (
         stack.experiment,
         analytic_model(stack.task, stack.members[0].federation.pool.shape[1:]),

@@ -167,7 +167,7 @@ def _deal(bins: LabelBins, p: Floats, domain_of: Ints, seed: int, purpose: str) 
 
 
 def _proportions(partition: Partition, bins: LabelBins, domain_of: Ints, seed: int, attempt: int) -> Floats:
-    """Label proportions `[M, L]`, drawn in each domain from what it has."""
+    """Draw label proportions `[M, L]`, in each domain from what the domain has."""
     classes = bins.size.shape[1]
     p = np.empty((len(domain_of), classes))
     for domain, who in _by_domain(domain_of):
@@ -203,7 +203,7 @@ def personal_test(data: Data, weights: Floats, bins: LabelBins, domain_of: Ints,
 
 
 def uniform_test(bins: LabelBins, each: int) -> list[Ints]:
-    """For every group of tasks, as many rows of each label that occurs; repeated where there are fewer."""
+    """Take `each` rows of each label that occurs, for every group of tasks; repeat where there are fewer."""
     parts = []
     for task, (start, count) in enumerate(zip(bins.start, bins.size, strict=True)):
         there = count > 0
@@ -214,7 +214,7 @@ def uniform_test(bins: LabelBins, each: int) -> list[Ints]:
 
 
 def _by_domain(domain_of: Ints) -> Iterator[tuple[int, slice]]:
-    """Every domain and its clients, who stand side by side."""
+    """Yield every domain and its clients, who stand side by side."""
     domains, first = np.unique(domain_of, return_index=True)
     for domain, start, stop in zip(domains, first, [*first[1:], len(domain_of)], strict=True):
         yield int(domain), slice(int(start), int(stop))

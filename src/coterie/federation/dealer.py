@@ -60,7 +60,7 @@ class Dealer:
         self._federations: dict[tuple[str, int, str, int, int], Federation] = {}
 
     def federation(self, experiment: Experiment, seed: int) -> Federation:
-        """The clients of an experiment for one seed."""
+        """Make the clients of an experiment for one seed."""
         data, uniform = experiment.data, experiment.evaluate.uniform
         rows = self._table(experiment)
         key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), id(rows), seed
@@ -76,7 +76,7 @@ class Dealer:
         return self._federations[key]
 
     def _table(self, experiment: Experiment) -> Table:
-        """The data set, with whole numbers as the experiment's model takes them."""
+        """Load the data set, with whole numbers as the experiment's model takes them."""
         source, chosen = experiment.data.set, experiment.model
         if (key := source.model_dump_json()) not in self._tables:
             with at_home(experiment.home):
@@ -185,7 +185,7 @@ def _partition(data: Data, owned: bool) -> Partition | None:
 
 
 def _attacked(federation: Federation, who: Attackers, attack: Attack, seed: int) -> Federation:
-    """The same clients, of whom the attackers train on the labels that their attack tells them."""
+    """Let the attackers among the clients train on the labels that their attack tells them."""
     train, classes = federation.train, len(federation.classes)
     lies = who.among(len(train.count), seed).repeat_interleave(train.count)
     with user_code(f"attack: {who.name!r} failed"):

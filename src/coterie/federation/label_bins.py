@@ -79,14 +79,14 @@ def proportional_counts(total: Ints, weights: Floats, room: Ints, u: Floats) -> 
 
 
 def take_disjoint(bins: LabelBins, domain: Ints, counts: Ints) -> Ints:
-    """Rows for `counts` `[M, L]`, client after client; no row for two clients. `domain` must ascend."""
+    """Take rows for `counts` `[M, L]`, client after client; no row for two clients. `domain` must ascend."""
     before = counts.cumsum(axis=0) - counts
     first = before - before[np.searchsorted(domain, domain)]
     return bins.rows[np.repeat((bins.start[domain] + first).ravel(), counts.ravel()) + ragged_arange(counts)]
 
 
 def take_with_overlap(bins: LabelBins, domain: Ints, counts: Ints, stream: Stream) -> Ints:
-    """Rows for `counts` `[M, L]`, client after client; no row twice for a client, but perhaps for two."""
+    """Draw rows for `counts` `[M, L]`, client after client; no row twice for a client, perhaps for two."""
     u = iter(stream.uniform(int(counts.sum())).tolist())
     picks: list[int] = []
     for n, size in zip(counts.ravel().tolist(), bins.size[domain].ravel().tolist(), strict=True):
@@ -101,6 +101,6 @@ def take_with_overlap(bins: LabelBins, domain: Ints, counts: Ints, stream: Strea
 
 
 def ragged_arange(counts: Ints) -> Ints:
-    """0, 1, 2, ... for each of the counts, end to end: `[2, 3]` gives `0 1 0 1 2`."""
+    """Count 0, 1, 2, ... for each of the counts, end to end: `[2, 3]` gives `0 1 0 1 2`."""
     flat = counts.ravel()
     return np.arange(flat.sum()) - np.repeat(flat.cumsum() - flat, flat)

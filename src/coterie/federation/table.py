@@ -35,7 +35,7 @@ class Table(NamedTuple):
 
 
 def table(data: Dataset) -> Table:
-    """Both parts of a data set, end to end."""
+    """Lay both parts of a data set end to end."""
     parts = [part for part in (data.train, data.test) if part is not None]
 
     def column(columns: list[Tensor | None], missing: int) -> npt.NDArray[np.int64]:

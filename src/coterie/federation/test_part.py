@@ -17,7 +17,7 @@ __all__ = ["share_of_bins", "test_part"]
 
 
 def test_part(rows: Table, share: float, seed: int, steady: bool) -> Mask:
-    """Which rows are for testing: if it is to be drawn, this share of every owner's, task's and label's."""
+    """Tell which rows are for testing, `[n]`; if drawn, this share of every owner's, task's and label's."""
     if rows.test is not None:
         return rows.test
     test = _steady_test_part(rows, share, seed) if steady else _drawn_test_part(rows, share, seed)
@@ -46,7 +46,7 @@ def share_of_bins(size: Ints, share: float) -> Ints:
 
 
 def _steady_test_part(rows: Table, share: float, seed: int) -> Mask:
-    """Which rows are for testing, `[n]`: about this share, by what is in a row, not by where it stands.
+    """Draw the rows for testing, `[n]`: about this share, by what is in a row, not by where a row stands.
 
     Of every label that has two rows one at least is for testing, and one never is; rows that are equal are
     told apart by their number.

@@ -43,7 +43,7 @@ def views(x: Tensor, shifts: tuple[Shift, ...]) -> Views:
 
 
 def names(y: Tensor, classes: int, shifts: tuple[Shift, ...], seed: int) -> Tensor:
-    """`[S, n]`: what each combination of the shifts' groups calls every sample."""
+    """Name every sample as each combination of the shifts' groups does, `[S, n]`."""
     called = [y]
     for k, shift in enumerate(shifts):
         stream = Stream(seed, f"shift {k}")
@@ -64,7 +64,7 @@ def names(y: Tensor, classes: int, shifts: tuple[Shift, ...], seed: int) -> Tens
 
 
 def _groups(shift: Shift) -> int:
-    """How many groups a shift makes, if it is a number of groups."""
+    """Return how many groups a shift makes, if that is a number of groups."""
     with user_code("data.shift failed"):
         groups: object = getattr(shift, "groups", None)
     if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
@@ -75,7 +75,7 @@ def _groups(shift: Shift) -> int:
 
 
 def _alike(x: Tensor, view: object) -> Tensor:
-    """What a shift made of the inputs, if it is inputs."""
+    """Return what a shift made of the inputs `[n, ...]`, if that is inputs."""
     if not isinstance(view, Tensor) or view.shape != x.shape or view.dtype != x.dtype:
         raise ConfigError(
             f"data.shift: inputs must stay {describe_type(x)}, a shift made them {describe_type(view)}"

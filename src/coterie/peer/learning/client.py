@@ -234,11 +234,11 @@ class LocalClient:
         return self.client.ask(self.now.state, self.now.t, slots)
 
     def mix(self, heard: Sequence[ReceivedMessage], record: RecordChange = _unrecorded) -> Info:
-        """As a star, once the replies are in."""
+        """Mix as a star, once the replies are in."""
         return self._exchange("mix", heard, record)
 
     def adopt(self, heard: ReceivedMessage, record: RecordChange = _unrecorded) -> Info:
-        """As a neighbour, on the star's broadcast."""
+        """Adopt as a neighbour, on the star's broadcast."""
         return self._exchange("adopt", [heard], record)
 
     def raise_incarnation(self, incarnation: int) -> None:

@@ -19,7 +19,7 @@ __all__ = ["FedAvg", "mean_model"]
 
 
 def mean_model(own: Message, inbox: Inbox) -> Message:
-    """The arithmetic mean of the own model and the ones heard."""
+    """Compute the arithmetic mean of the own model and the ones heard."""
     n = inbox.heard.sum() + 1
     return {k: (own[k] + m) / n for k, m in weighted_sum(inbox.heard.double(), inbox.messages).items()}
 

@@ -81,7 +81,7 @@ class KDPDFL(Algorithm):
         return new, {"distance": d, "weight": w_i, "confidence": 1 - share.sum(), "heard": inbox.heard}
 
     def look(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[Inbox, Tensor, Tensor]:
-        """What can be measured, the new row of W `[M]`, and the distances `[K]` that led to it."""
+        """Find what can be measured, the new row of W `[M]`, and the distances `[K]` that led to that row."""
         # (z_i@i, z_j@i) = MidGetter(θ_i, θ_j, X_i)
         mid_getter = partial(self.mid_getter, task, probe=probe)
         z_i, z_j = mid_getter(state), task.map_over_messages(mid_getter, state, inbox.messages)
@@ -101,7 +101,7 @@ class KDPDFL(Algorithm):
         return task.merge(state, mixed)
 
     def mid_getter(self, task: Task, state: State, probe: Probe) -> Tensor:
-        """The outputs of one model on the star's own samples, `[n, L]`."""
+        """Compute the outputs of one model on the star's own samples, `[n, L]`."""
         return outputs(task, state, probe, self.outputs)
 
     def statistical_distance(self, z_i: Tensor, z_j: Tensor, probe: Probe) -> Tensor:

@@ -43,7 +43,7 @@ class Krum(Algorithm):
         return task.merge(state, weighted_sum(chosen, models)), {"weight": chosen[1:]}
 
     def choice(self, models: Message, there: Tensor) -> Tensor:
-        """The share of each model `[n]` in the result, of those that are `there` `[n]`."""
+        """Choose the share of each model `[n]` in the result, of those that are `there` `[n]`."""
         n = there.sum()
         nearest = (n - torch.floor(self.bad * n) - 2).long()
         others = ~torch.eye(len(there), dtype=torch.bool, device=there.device)
@@ -58,6 +58,6 @@ class Krum(Algorithm):
 
 
 def squared_distances(models: Message) -> Tensor:
-    """Between all pairs of K models, `[K, K]`; row by row, since K² differences would not fit."""
+    """Compute `[K, K]` between all pairs of K models; row by row, since K² differences would not fit."""
     flat = torch.cat([m[:, None].flatten(1) for m in models.values()], dim=1)
     return torch.stack([(flat - one).square().sum(dim=1) for one in flat])

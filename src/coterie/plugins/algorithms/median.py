@@ -34,7 +34,7 @@ class Median(Algorithm):
 
 
 def middle(own: Tensor, others: Tensor, heard: Tensor) -> Tensor:
-    """The median of the own tensor and of those of the others `[K, ...]` that were heard `[K]`."""
+    """Take the median of the own tensor and of those of the others `[K, ...]` that were heard `[K]`."""
     heard = heard.view(-1, *[1] * own.dim())
     # What was not heard sorts behind the last.
     ranked = torch.cat([own[None], torch.where(heard, others, torch.inf)]).sort(dim=0).values

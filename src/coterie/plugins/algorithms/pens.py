@@ -78,11 +78,11 @@ class PENS(Algorithm):
 
 
 def mean_loss(task: Task, state: State, probe: Probe) -> Tensor:
-    """The mean loss `[]` of a model on the client's own samples."""
+    """Compute the mean loss `[]` of a model on the client's own samples."""
     each = vmap(lambda z, y: task.loss(z[None], y[None]))
     return probe.mean(each(task.logits(state, probe.x), probe.y))
 
 
 def ranks(values: Tensor) -> Tensor:
-    """The place of each value in their ascending order, from 0."""
+    """Rank values: the place of each in their ascending order, from 0."""
     return values.argsort(stable=True).argsort(stable=True)

@@ -60,10 +60,10 @@ class Adaptive(Attack):
         return self.stepped(state, honest, near)
 
     def stepped(self, state: State, honest: Message, s: Tensor) -> Message:
-        """(1 - s) θ_j."""
+        """Compute (1 - s) θ_j."""
         return perturb_trainable(state, honest, lambda _, m: (1 - s) * m)
 
     def seen(self, task: Task, state: State, message: Message, probe: Probe) -> Tensor:
-        """How far from its own model the attacker itself would find a sender of this message."""
+        """Measure how far from its own model the attacker would find a sender of this message, `[]`."""
         own, sent = (outputs(task, one, probe, self.outputs) for one in (state, task.merge(state, message)))
         return probe.mean(distance(self.distance, self.outputs)(own, sent))

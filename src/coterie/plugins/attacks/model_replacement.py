@@ -40,7 +40,7 @@ class ModelReplacement(Attack):
 
     def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
         def wrong(params: Tensors) -> Tensor:
-            """The cross-entropy against the wrong labels."""
+            """Compute the cross-entropy (nats) against the wrong labels, `[]`."""
             log_p = torch.log_softmax(task.logits(state._replace(params=params), probe.x), dim=-1)
             loss = -log_p.flip(-1).gather(-1, probe.y[:, None])[:, 0]
             return probe.mean(loss)

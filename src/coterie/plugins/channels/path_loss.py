@@ -42,7 +42,7 @@ class PathLoss:
         return partial(_gains, place, self.exponent, self._threshold(graph, place))
 
     def _threshold(self, graph: Graph, place: Tensor) -> float:
-        """γ by bisection; with thousands of clients from the links of a part of them."""
+        """Find γ by bisection; with thousands of clients from the links of a part of them."""
         width = graph.candidates(torch.tensor([0])).shape[1]
         star = torch.arange(min(graph.clients, max(1, _PAIRS // max(1, width))))
         candidate = graph.candidates(star)

@@ -89,7 +89,7 @@ class Csv:
         return Dataset(*parts, classes, tuple(train.columns), self.transform)
 
     def _read(self, path: Path, columns: list[str] | None = None) -> _Table:
-        """The file's features, in the order of `columns` if they are given, and its labels."""
+        """Read the file's features, in the order of `columns` if they are given, and its labels."""
         with reading(path), path.open(newline="", encoding="utf-8-sig") as file:
             try:
                 lines = csv.reader(file, strict=True)

@@ -93,7 +93,7 @@ class Idx:
 
 
 def _array(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
-    """An IDX file of bytes: 0, 0, type 8, the number of axes; each axis in four bytes; the data."""
+    """Read an IDX file of bytes: 0, 0, type 8, the number of axes; each axis in four bytes; the data."""
     with reading(path):
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     magic = bytes((0, 0, 8, dimensions))
@@ -117,7 +117,7 @@ def _array(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
 
 
 def _mapping(path: Path) -> dict[int, str]:
-    """EMNIST's `*-mapping.txt`: in each line a label and the codes of the characters it stands for."""
+    """Read EMNIST's `*-mapping.txt`: in each line a label and the codes of its characters."""
     if not path.exists():
         return {}
     with reading(path):

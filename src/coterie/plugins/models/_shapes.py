@@ -8,7 +8,7 @@ __all__ = ["image"]
 
 
 def image(model: str, inputs: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
-    """Channels, height and width, or an error if the samples are no images or too small."""
+    """Return channels, height and width (pixels), or raise an error if samples are no images or too small."""
     if len(inputs) != 3 or min(inputs[1:]) < smallest:
         raise ModelError(
             f"model {model!r} expects images [channels, height, width] of at least {smallest} x {smallest} "

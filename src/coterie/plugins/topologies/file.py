@@ -72,7 +72,7 @@ class File:
 
 
 def _readers() -> Mapping[str, Read]:
-    """What reads each suffix: `(path, type of graph) -> graph`."""
+    """Map each suffix to what reads such a file: `(path, type of graph) -> graph`."""
     import networkx as nx
 
     def edges(path: Path, kind: type[nx.Graph[Any]]) -> nx.Graph[Any]:
@@ -89,7 +89,7 @@ def _readers() -> Mapping[str, Read]:
 
 
 def _node_link(path: Path, kind: type[nx.Graph[Any]]) -> nx.Graph[Any]:
-    """Node-link data, whose edges older versions of networkx call links."""
+    """Read node-link data, whose edges older versions of networkx call links."""
     import networkx as nx
 
     data = json.loads(path.read_text("utf-8"))

@@ -25,7 +25,7 @@ STRETCH = 1024
 
 
 def convolved(x: Tensor, w: Tensor, bias: Tensor, k: int) -> Tensor:
-    """The convolution, x * w + bias."""
+    """Compute the convolution, y = x * w + bias."""
     n, b, height, width, c = x.shape
     high, wide, o = height - k + 1, width - k + 1, w.shape[-1]
     y = torch.empty(n, b, high, wide, o, dtype=x.dtype, device=x.device)
@@ -38,7 +38,7 @@ def convolved(x: Tensor, w: Tensor, bias: Tensor, k: int) -> Tensor:
 
 
 def input_gradient(dy: Tensor, w: Tensor, shape: torch.Size, k: int) -> Tensor:
-    """The gradient by x."""
+    """Compute the gradient by x, of `shape`."""
     n, b, height, width, c = shape
     _, _, high, wide, o = dy.shape
     dx = torch.empty(n, b, height, width, c, dtype=dy.dtype, device=dy.device)
@@ -51,7 +51,7 @@ def input_gradient(dy: Tensor, w: Tensor, shape: torch.Size, k: int) -> Tensor:
 
 
 def weight_gradient(x: Tensor, dy: Tensor, k: int) -> Tensor:
-    """The gradient by w; stretches of positions are summed in a fixed order, so that bits repeat."""
+    """Compute the gradient by w; stretches of positions are summed in a fixed order, so that bits repeat."""
     n, b, height, width, c = x.shape
     _, _, high, wide, o = dy.shape
     rows = b * high * wide
