@@ -159,7 +159,7 @@ class Experiment(Section):
                 raise ValueError(f"search: {path!r} is in the grid too; leave it in one of them")
 
     def __init__(self, **values: Any) -> None:
-        """Every mistake is a ConfigError with a path."""
+        """Validate the values; every mistake is a ConfigError with a path."""
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -167,9 +167,9 @@ class Experiment(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, plugins: bool = True) -> Experiment:
-        """From plain data; unknown keys, wrong types and ranges and unknown names are a ConfigError.
+        """Build from plain data; unknown keys, wrong types and ranges and unknown names are a ConfigError.
 
-        Without `plugins`, those that it names are not looked at, and torch is not loaded.
+        Without `plugins`, those that the data name are not looked at, and torch is not loaded.
         """
         experiment = cls(**values)
         if plugins:
@@ -183,7 +183,7 @@ class Experiment(Section):
     def load(
         cls, source: str | Path, overrides: Mapping[str, Any] | None = None, *, plugins: bool = True
     ) -> Experiment:
-        """From a TOML file or the name of a preset, with `{"train.lr": 0.1}` set on top; see `parse`."""
+        """Read a TOML file, or a preset by its name, with `{"train.lr": 0.1}` set on top; see `parse`."""
         values = {"methods": cls().plain()["methods"], **read(source)}
         for path, value in (overrides or {}).items():
             refuse_misspelt(values, path)
@@ -192,7 +192,7 @@ class Experiment(Section):
         return cls.parse(values, plugins=plugins)
 
     def replace(self, **overrides: Any) -> Experiment:
-        """A changed copy; `__` stands for the dot of a path: `replace(train__lr=0.1)`."""
+        """Make a changed copy; `__` stands for the dot of a path: `replace(train__lr=0.1)`."""
         values = self.plain()
         for path, value in overrides.items():
             refuse_misspelt(values, path.replace("__", "."))
@@ -200,7 +200,7 @@ class Experiment(Section):
         return type(self).parse(values)
 
     def changed(self, settings: Mapping[str, Mapping[str, Any]]) -> Experiment:
-        """A copy with other options for some methods: `{"KD-PDFL": {"tau": 0.1, "train.lr": 0.2}}`."""
+        """Copy, with other options for some methods: `{"KD-PDFL": {"tau": 0.1, "train.lr": 0.2}}`."""
         values = self.plain()
         for label, options in settings.items():
             for key, value in options.items():
@@ -208,12 +208,12 @@ class Experiment(Section):
         return type(self).parse(values)
 
     def only(self, label: str) -> Experiment:
-        """One method, one seed, one setting."""
+        """Keep one method, one seed, one setting."""
         own = {"methods": {label: self.methods[label]}, "seeds": self.seeds[:1], "grid": {}, "search": {}}
         return self.model_copy(update=own)
 
     def searched(self, label: str) -> dict[str, tuple[Any, ...]]:
-        """The part of `search` that is about one method, by the keys of its table."""
+        """Select the part of `search` that is about one method, by the keys of its table."""
         own = f"methods.{label}."
         common = {path: values for path, values in self.search.items() if path.startswith("train.")}
         return common | {p.removeprefix(own): v for p, v in self.search.items() if p.startswith(own)}
@@ -229,7 +229,7 @@ class Experiment(Section):
                         raise ConfigError(f"search: {error}") from None
 
     def plain(self) -> dict[str, Any]:
-        """As plain data, complete, fit for TOML and JSON."""
+        """Turn into plain data, complete, fit for TOML and JSON."""
         values: dict[str, Any] = self.model_dump(mode="json", exclude_none=True)
         for method in values["methods"].values():
             if not method["train"]:
@@ -237,7 +237,7 @@ class Experiment(Section):
         return values
 
     def fingerprint(self) -> str:
-        """A hash of everything that determines the results to the bit."""
+        """Hash everything that determines the results to the bit."""
         values = {k: v for k, v in self.plain().items() if k not in ("name", "search", "home")}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -283,7 +283,7 @@ class Experiment(Section):
         return copied
 
     def algorithm(self, label: str) -> Algorithm:
-        """The method called `label`, with its options."""
+        """Build the method called `label`, with its options."""
         from coterie.core.algorithm import Algorithm
 
         method = self.methods[label]

@@ -67,7 +67,7 @@ def settled(values: Mapping[str, Any], file: Path) -> dict[str, Any]:
 
 
 def _texts(values: Any) -> Iterator[str]:
-    """All text in nested tables and lists."""
+    """Find all text in nested tables and lists."""
     if isinstance(values, str):
         yield values
     elif isinstance(values, Mapping | list | tuple):

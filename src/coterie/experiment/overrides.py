@@ -33,7 +33,7 @@ def put(values: dict[str, Any], path: str, value: Any, defaults: Any = None) -> 
 
 
 def refuse_misspelt(values: Mapping[str, Any], path: str) -> None:
-    """A change of a method that is there under a slightly other name would add one, and change nothing."""
+    """Refuse to change a method that is there by a slightly other name: that would only add one."""
     table, _, rest = path.partition(".")
     label = rest.partition(".")[0]
     labels = values.get("methods")

@@ -96,7 +96,7 @@ def named(value: Any) -> Any:
 
 
 def _seeds_from_count(seeds: Any) -> Any:
-    """A number N stands for 0 to N-1."""
+    """Turn a number N into the seeds 0 to N-1."""
     if isinstance(seeds, bool | float | str | Mapping):
         raise ValueError("input should be a number of seeds, or a list of them, such as [0, 1, 2]")
     if isinstance(seeds, int) and not 1 <= seeds <= MOST_WORLDS:
@@ -288,7 +288,7 @@ class Attackers(Plugin):
         return built
 
     def among(self, clients: int, seed: int) -> Tensor:
-        """Who attacks, `[M]` bool."""
+        """Draw who attacks, `[M]` bool."""
         from coterie.core.attack import attackers
 
         return attackers(clients, 0 if self.name == NO_ATTACK else self.share, seed)

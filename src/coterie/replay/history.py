@@ -41,7 +41,7 @@ class History(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> History:
-        """From a state folder."""
+        """Read a peer's life from its state folder."""
         rows = list(journal.read(folder / JOURNAL))
         if rows and rows[0]["kind"] == "past":
             damaged = f"was damaged in {rows[0].get('where')} and is now {rows[0].get('damaged')}"
@@ -59,14 +59,14 @@ class History(NamedTuple):
         return cls(folder, rows[0]["peer"], settings, rows)
 
     def scaling(self) -> Scaling | None:
-        """That of its inputs, as saved with its model; None: there is none, or it is to be fitted again."""
+        """Read the inputs' scaling, saved with the model; None: there is none, or it must be fitted again."""
         if not (self.folder / MODEL).exists():
             return None
         found = checkpoint.inputs(checkpoint.read(self.folder / MODEL)[0])
         return found.scaling if found else None
 
     def saved(self) -> tuple[Version, int, dict[str, Tensor]] | None:
-        """The version, the iteration and the tensors of its model on disk, if there is one."""
+        """Read the version, the iteration and the tensors of the model on disk, if there is one."""
         if not (self.folder / MODEL).exists():
             return None
         try:
@@ -79,7 +79,7 @@ class History(NamedTuple):
         return Version(*facts["version"]), facts["t"], tensors
 
     def heard(self) -> Iterator[tuple[str, Version]]:
-        """Every model that went into its own."""
+        """List every model that went into the peer's own."""
         for row in self.rows:
             if row["kind"] == "mix":
                 yield from ((peer, Version(*version)) for peer, version, _ in row["heard"])
@@ -88,7 +88,7 @@ class History(NamedTuple):
 
 
 def find(logs: Iterable[Path]) -> list[History]:
-    """All peers whose state folders lie in or under these folders, in the order of their names."""
+    """Read all peers whose state folders lie in or under these folders, in the order of their names."""
     found = sorted({file.parent for folder in logs for file in folder.rglob(JOURNAL)})
     if not found:
         raise RunError(
@@ -103,7 +103,7 @@ def find(logs: Iterable[Path]) -> list[History]:
 
 
 def needed(histories: Iterable[History]) -> Mapping[str, set[Version]]:
-    """Which models of each peer must be kept: those that others heard, that it has saved, or resumed from."""
+    """Tell which models of each peer must be kept: heard by others, saved, or resumed from."""
     found: dict[str, set[Version]] = defaultdict(set)
     for history in histories:
         for peer, version in history.heard():

@@ -167,7 +167,7 @@ class _Life:
                     self._changed(row)
 
     def agreement(self) -> Agreement:
-        """The last saved model against the twin's of the same version."""
+        """Compare the last saved model with the twin's of the same version."""
         version, t, model, graph = None, 0, 0.0, 0.0
         if found := self.history.saved():
             version, t, saved = found
@@ -213,7 +213,7 @@ class _Life:
         self._agree(row["event"])
 
     def _compare(self, row: dict[str, Any], info: Info, others: dict[str, _Life]) -> None:
-        """What an exchange came to, as the peer told it and as its twin does."""
+        """Compare what an exchange came to, as the peer told and as its twin computes."""
         if self.parted is not None:
             return
         twin = {name: _numbers(told) for name, told in finite(info).items()}
@@ -240,7 +240,7 @@ class _Life:
             yield _Waiting(peer, version)
 
     def _refuse_other_data(self, samples: int | None) -> None:
-        """A file of a peer's own may have got more rows since."""
+        """Refuse data of another size: a file of a peer's own may have got more rows since."""
         now = len(self.twin.client.own.train.y)
         if self.history.settings.client is None and samples not in (None, now):
             raise RunError(
@@ -257,7 +257,7 @@ def _offer(life: _Life, version: Version) -> Message:
 
 
 def _apart(one: Tensor, other: Tensor) -> float:
-    """The largest difference, as a share of the larger number where that is above one."""
+    """Find the largest difference, as a share of the larger number where that is above one."""
     if not one.numel():
         return 0.0
     a, b = one.double(), other.double()
@@ -265,7 +265,7 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 def _numbers(told: Any) -> Tensor:
-    """Of a report, in a row; what is not finite is null there, and zero here."""
+    """Flatten a report into `[N]` numbers; what is not finite is null there, and zero here."""
     return torch.tensor([float(x or 0) for x in _flat(told)], dtype=torch.float64)
 
 

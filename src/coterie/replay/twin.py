@@ -37,7 +37,7 @@ class Twin:
     """A client of the simulator that is told what to do."""
 
     def __init__(self, client: Client, federation: Federation, at: int) -> None:
-        """`at`: its place among the federation's clients."""
+        """Put the twin in place `at` among the federation's clients."""
         self.client, self.at = client, slice(at, at + 1)
         self.task, self.algorithm = client.task, client.algorithm
         self.data = StackedData.of(
@@ -57,7 +57,7 @@ class Twin:
         self.state = self.first()
 
     def first(self) -> State:
-        """Before the first iteration."""
+        """Make the state before the first iteration, `[1, ...]`."""
         c = self.client
         params, buffers = first_model(c.task, c.init, c.seed, c.number)
         row = first_row(c.slot, c.schedule.clients, c.dtype)
@@ -66,7 +66,7 @@ class Twin:
         return state
 
     def local(self, first: int, last: int, look: Callable[[int, State], None]) -> None:
-        """The local steps of iterations first to last; `look` sees the state after each of them."""
+        """Take the local steps of iterations first to last; `look` sees the state after each of them."""
         for begin in range(first, last + 1, AHEAD):
             ts = torch.arange(begin, min(begin + AHEAD, last + 1))
             draws, keys = (
@@ -83,7 +83,7 @@ class Twin:
                 look(t, self.state)
 
     def offer(self, state: State, t: int) -> Message:
-        """What it sends in that state at iteration t, `[1, ...]`."""
+        """Compute what the twin sends in that state at iteration t, `[1, ...]`."""
         probe = self._probe(t)
         offered: Message = self._vmapped("offer", t, state, probe)
         if (attack := self.client.attack) is not None:
@@ -92,15 +92,15 @@ class Twin:
         return offered
 
     def mix(self, t: int, heard: Sequence[Received]) -> Info:
-        """As a star."""
+        """Mix what was heard, as a star."""
         return self._exchange("mix", t, heard)
 
     def adopt(self, t: int, heard: Received) -> Info:
-        """As a neighbour."""
+        """Adopt what was heard, as a neighbour."""
         return self._exchange("adopt", t, [heard])
 
     def reset_slot(self, slot: int) -> None:
-        """An entry of the row as it was at the start."""
+        """Set an entry of the row back to its value at the start."""
         at, fresh = torch.tensor([slot]), self.first().rows
         rows = {k: v.index_copy(1, at, fresh[k][:, slot, None]) for k, v in self.state.rows.items()}
         self.state = self.state._replace(rows=rows)

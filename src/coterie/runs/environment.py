@@ -19,7 +19,7 @@ READABLE = (1, FORMAT)
 
 
 def environment(device: str) -> dict[str, Any]:
-    """What environment.json holds."""
+    """Collect what environment.json holds."""
     return {
         "format": FORMAT,
         "coterie": _version("coterie"),
@@ -43,7 +43,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit that the current folder is at, if it is under git."""
+    """Find the commit that the current folder is at, if that is under git."""
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False

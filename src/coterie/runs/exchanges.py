@@ -56,7 +56,7 @@ class ExchangeHistory:
         self._weighed: NeighbourTable | None = None
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """More rows of exchanges.jsonl, all of this world."""
+        """Add rows of exchanges.jsonl, all of this world."""
         moments: list[tuple[Any, ...]] = []
         pairs: list[tuple[Any, ...]] = []
         try:
@@ -76,7 +76,7 @@ class ExchangeHistory:
             raise RunError(f"exchanges.jsonl is damaged: {error}") from None
 
     def until(self, t: float | None) -> NeighbourTable:
-        """The pairs up to t that were heard and weighed."""
+        """Select the pairs up to iteration t that were heard and weighed."""
         if self._weighed is None:
             known = self.pairs.heard & ~np.isnan(self.pairs.weight)
             kept: list[Any] = [column[known] for column in self.pairs]
@@ -88,7 +88,7 @@ class ExchangeHistory:
         return NeighbourTable(*columns)
 
     def graph(self, t: float | None = None) -> Graph:
-        """Who listens to whom by then."""
+        """Rebuild who listens to whom by iteration t."""
         known = self.until(t)
         return rebuild_graph(self.clients, known.client, known.neighbour, known.weight)
 

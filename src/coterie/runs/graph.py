@@ -34,7 +34,7 @@ class Graph(NamedTuple):
 
 
 def graph(weighed: Sequence[WeightUpdate], clients: int, t: int | None = None) -> Graph:
-    """By the weights that were reported, up to t."""
+    """Build the graph of the weights that were reported, up to iteration t."""
     known = [one for one in weighed if t is None or one.t <= t]
     nobody = np.zeros(0, dtype=np.int64)
     listener = np.concatenate([nobody, *(np.full_like(one.neighbours, one.client) for one in known)])
@@ -47,7 +47,7 @@ def graph(weighed: Sequence[WeightUpdate], clients: int, t: int | None = None) -
 
 
 def rebuild_graph(clients: int, listener: Ints, speaker: Ints, weights: Floats) -> Graph:
-    """From w_ij = 1/M on, every reported weight takes the place of the one before."""
+    """Rebuild W `[M, M]`: from w_ij = 1/M on, every reported weight replaces the one before."""
     weight = np.full((clients, clients), 1 / clients)
     np.fill_diagonal(weight, 0)
     met = np.zeros((clients, clients), dtype=bool)
@@ -57,14 +57,14 @@ def rebuild_graph(clients: int, listener: Ints, speaker: Ints, weights: Floats) 
 
 
 def graph_auc(found: Graph, group: Ints) -> float | None:
-    """How well the graph tells the own group from the others; None if there is nothing to tell."""
+    """Measure how well the graph tells the own `group` `[M]` from others; None unless pairs of both met."""
     same = group[:, None] == group[None, :]
     met = found.met & ~np.eye(len(group), dtype=bool)
     return auc(found.weight[met & same], found.weight[met & ~same])
 
 
 def auc(inside: Floats, outside: Floats) -> float | None:
-    """The probability that one of `inside` is larger than one of `outside`, ties counting half."""
+    """Compute the probability that one of `inside` is larger than one of `outside`, ties counting half."""
     n, m = len(inside), len(outside)
     if not n or not m:
         return None

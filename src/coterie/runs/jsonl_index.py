@@ -61,14 +61,14 @@ class JsonlIndex:
         return sorted(self._worlds)
 
     def of(self, world: int) -> Ints:
-        """The numbers of a world's rows, in order."""
+        """List the numbers of a world's rows, in order."""
         if world not in self._worlds:
             return np.zeros(0, dtype=np.int64)
         self._worlds[world] = [np.concatenate(self._worlds[world])]
         return self._worlds[world][0]
 
     def read(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
-        """The rows themselves."""
+        """Read the rows of these numbers."""
         starts = np.concatenate([*self._starts, np.array([self.end])])
         with as_run_error(self.path, "read"), open(self.path, "rb") as file:
             for n in numbers:
@@ -76,7 +76,7 @@ class JsonlIndex:
                 yield self._parsed(file.read(starts[n + 1] - starts[n]), n)
 
     def _whole(self, file: BinaryIO) -> bytes:
-        """The next block up to its last line end; longer, if a single row is; empty, if none has ended."""
+        """Read the next block up to its last line end; longer, if a row is; empty, if none has ended."""
         file.seek(self.end)
         block = b""
         while more := file.read(_BLOCK):
@@ -97,7 +97,7 @@ class JsonlIndex:
         self.count += len(starts)
 
     def _named(self, block: NDArray[np.uint8], starts: Ints, ends: Ints) -> Ints:
-        """The world that each row begins with; a row that begins otherwise is read as JSON."""
+        """Find the world that each row begins with, `[rows]`; a row that begins otherwise is read as JSON."""
         wide = len(_HEAD) + _DIGITS
         padded = np.concatenate([block, np.zeros(wide, dtype=np.uint8)])
         heads = padded[starts[:, None] + np.arange(wide)]

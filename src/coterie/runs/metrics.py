@@ -71,7 +71,7 @@ class WorldMetrics:
     """The world of Local with the same seed and setting."""
 
     def means(self, score: str) -> Floats:
-        """`[E]` means over the clients; NaN where all had diverged."""
+        """Average over the clients, `[E]`; NaN where all had diverged."""
         values = self.scores[score]
         there = ~np.isnan(values)
         count = there.sum(axis=1)
@@ -79,7 +79,7 @@ class WorldMetrics:
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
     def gain(self, score: str, e: int = -1) -> Floats | None:
-        """`[M]` how much better than the same client alone at the same iteration, where known."""
+        """Compute how much better each client is than alone at the same iteration, `[M]`, where known."""
         if self.twin is None or not len(same := np.flatnonzero(self.twin.t == self.t[e])):
             return None
         difference: Floats = self.scores[score][e] - self.twin.scores[score][same[-1]]
@@ -98,7 +98,7 @@ class WeightUpdate(NamedTuple):
 
 
 def by_name(tracks: Sequence[WorldMetrics]) -> dict[str, list[WorldMetrics]]:
-    """The worlds of each row of the result table: one for each seed."""
+    """Collect the worlds of each row of the result table: one for each seed."""
     methods: dict[str, list[WorldMetrics]] = defaultdict(list)
     for track in tracks:
         methods[track.name].append(track)
@@ -122,7 +122,7 @@ def closing_phase(tracks: Sequence[WorldMetrics], experiment: Mapping[str, Any])
 
 
 def read_world_metrics(path: Path, experiment: Mapping[str, Any]) -> list[WorldMetrics]:
-    """The worlds that have been evaluated at least once."""
+    """Read the worlds that have been evaluated at least once."""
     rows: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
     worlds, clients = read_json(path / "worlds.json"), read_json(path / "clients.json")
     try:
@@ -140,7 +140,7 @@ def build_world_metrics(
     clients: Sequence[Mapping[str, Any]],
     rows: Mapping[int, Mapping[int, Mapping[str, Any]]],
 ) -> list[WorldMetrics]:
-    """The worlds that have rows, which are by world and iteration, each with its twin."""
+    """Build the worlds that have `rows`, by world and iteration, each with its twin."""
     try:
         tracks = [
             _track(
@@ -159,7 +159,7 @@ def build_world_metrics(
 
 
 def read_weight_updates(path: Path) -> dict[int, list[WeightUpdate]]:
-    """The weights that the clients of each world gave to those they heard, in time's order."""
+    """Read the weights that the clients of each world gave to those they heard, in time's order."""
     worlds: dict[int, list[WeightUpdate]] = defaultdict(list)
     try:
         for row in read_rows(path / "exchanges.jsonl"):

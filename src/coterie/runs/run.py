@@ -128,13 +128,13 @@ class Run:
         return read_weight_updates(self.path)
 
     def summary(self) -> dict[str, Any]:
-        """The numbers of the result table; what each means is told in `coterie.runs.summary`."""
+        """Compute the numbers of the result table; `coterie.runs.summary` tells what each means."""
         return self.summarized(self.tracks, self.weighed)
 
     def summarized(
         self, tracks: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]
     ) -> dict[str, Any]:
-        """The same from what has been read of the run so far."""
+        """Compute `summary` from what has been read of the run so far."""
         status, named = self.status, by_name(tracks)
         return {
             "name": self.config["name"],
@@ -155,7 +155,7 @@ class Run:
         }
 
     def table(self) -> DataFrame:
-        """One row for each method, with the columns of `summary`."""
+        """Make one row for each method, with the columns of `summary`."""
         import pandas as pd
 
         rows = {name: row(method) for name, method in self.summary()["methods"].items()}
@@ -163,7 +163,7 @@ class Run:
         return frame.astype({k: float for k in frame if k not in ("bytes_sent", "diverged")})
 
     def curves(self) -> DataFrame:
-        """One row for each method, seed and evaluation, with means over the clients."""
+        """Make one row for each method, seed and evaluation, with means over the clients."""
         import pandas as pd
 
         columns = ["method", "seed", "t", *SCORES, "bytes", "diverged"]
@@ -181,7 +181,7 @@ class Run:
         return pd.DataFrame(rows, columns=columns)
 
     def per_client(self, t: int | None = None) -> DataFrame:
-        """One row for each method, seed and client, at the last evaluation (up to t).
+        """Make one row for each method, seed and client, at the last evaluation (up to iteration t).
 
         `vs_local` is the gain in personal accuracy over the same client alone.
         """
@@ -206,7 +206,7 @@ class Run:
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     def graph(self, method: str, seed: int, t: int | None = None) -> Floats:
-        """W at the end (or at t): `[M, M]`, row i is how much client i listens to each other one."""
+        """Rebuild W at the end (or at t): `[M, M]`, row i is how much client i listens to each other one."""
         methods = by_name(self.tracks)
         if method not in methods:
             raise UnknownNameError(f"method of {self.path}", method, methods)

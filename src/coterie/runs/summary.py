@@ -32,7 +32,7 @@ __all__ = ["curve", "row", "summarize"]
 def summarize(
     tracks: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]
 ) -> dict[str, Any]:
-    """`NAME -> personal|global -> mean, ...`, and the rest for each method."""
+    """Compute `NAME -> personal|global -> mean, ...`, and the rest for each method."""
     return {name: _method(worlds, weighed) for name, worlds in by_name(tracks).items()}
 
 
@@ -47,7 +47,7 @@ def row(method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def curve(worlds: Sequence[WorldMetrics], score: str) -> tuple[Floats, Floats]:
-    """The iterations that all seeds have reached `[E]`, and each seed's mean over clients `[seeds, E]`."""
+    """Find the iterations that all seeds reached `[E]`, and each seed's mean over clients `[seeds, E]`."""
     t = worlds[0].t
     for world in worlds[1:]:
         t = np.intersect1d(t, world.t)

@@ -42,7 +42,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: str | Path, experiment: Experiment, device: str | None = None) -> Self:
-        """A new folder; one that has anything in it is refused. `device`: its full name, if known."""
+        """Make a new folder; one that has anything in it is refused. `device`: its full name, if known."""
         path = Path(path)
         _refuse_filled(path)
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -66,7 +66,7 @@ class RunFolder:
 
     @classmethod
     def resume(cls, path: str | Path, experiment: Experiment) -> Self:
-        """The folder of a run to be continued, which must be of the same experiment."""
+        """Open the folder of a run to be continued, which must be of the same experiment."""
         path = Path(path)
         run = Run(path)
         with locked(path) as lock:
@@ -77,20 +77,20 @@ class RunFolder:
             return cls(path, lock)
 
     def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
-        """Who takes part: worlds.json and clients.json."""
+        """Write who takes part: worlds.json and clients.json."""
         replace_file(self.path / "worlds.json", to_json_bytes(worlds))
         replace_file(self.path / "clients.json", to_json_bytes(clients))
 
     def metrics(self, row: Mapping[str, Any]) -> None:
-        """One world's evaluation."""
+        """Add one world's evaluation."""
         self._add(_METRICS, row)
 
     def exchange(self, row: Mapping[str, Any]) -> None:
-        """What one client heard and made of it."""
+        """Add what one client heard and made of it."""
         self._add(_EXCHANGES, row)
 
     def status(self, state: str, t: int, iterations: int, seconds: float, **more: Any) -> None:
-        """Where the run stands: running, stopped, failed or done; all rows become visible to readers."""
+        """Write where the run stands (running, stopped, failed, done); all rows become visible to readers."""
         self._flush(durable=False)
         values = {"state": state, "t": t, "iterations": iterations, "seconds": seconds, **more}
         replace_file(self.path / "status.json", to_json_bytes(values))
@@ -167,7 +167,7 @@ class RunFolder:
 
 
 def free_name(base: str | Path) -> Path:
-    """`runs/quickstart`, or the first of `runs/quickstart-2`, `-3`, ... that is not taken."""
+    """Choose `runs/quickstart`, or the first of `runs/quickstart-2`, `-3`, ... that is not taken."""
     base = Path(base)
     names = (base.with_name(f"{base.name}-{n}") for n in itertools.count(2))
     return next(path for path in itertools.chain([base], names) if not _filled(path))

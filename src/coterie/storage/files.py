@@ -52,7 +52,7 @@ _REMEDIES = {
 
 @contextlib.contextmanager
 def as_run_error(path: Path, doing: str = "write") -> Iterator[None]:
-    """An OSError as a RunError that names the path and the remedy."""
+    """Turn an OSError into a RunError that names the path and the remedy."""
     try:
         yield
     except OSError as error:
@@ -111,7 +111,7 @@ def append(path: Path, data: bytes, durable: bool) -> None:
 
 
 def to_json_bytes(value: Any, indent: int | None = None) -> bytes:
-    """JSON with a final newline; tensors and arrays become lists, what is not finite becomes null."""
+    """Write JSON with a final newline; tensors and arrays become lists, what is not finite becomes null."""
     try:
         text = json.dumps(value, allow_nan=False, default=_listed, indent=indent)
     except ValueError:  # something is not finite: rare, so the slow way round only then
@@ -120,7 +120,7 @@ def to_json_bytes(value: Any, indent: int | None = None) -> bytes:
 
 
 def _listed(value: Any) -> Any:
-    """Tensors, arrays and their scalars, of any library."""
+    """Turn tensors, arrays and their scalars, of any library, into lists and numbers."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
@@ -145,7 +145,7 @@ def finite(value: Any, digits: int | None = None) -> Any:
 
 
 def file_names(names: Iterable[str]) -> list[str]:
-    """A name for a file of each, of plain letters; where two would be the same, the later is numbered.
+    """Name a file for each, in plain letters; where two would be the same, the later is numbered.
 
     >>> file_names(["a/b", "a_b", "A b", "c"])
     ['a_b', 'a_b-2', 'A_b-3', 'c']
@@ -161,7 +161,7 @@ def file_names(names: Iterable[str]) -> list[str]:
 
 
 def read_json(path: Path) -> Any:
-    """A file that must be there and be sound."""
+    """Read a JSON file that must be there and be sound."""
     with as_run_error(path, "read"):
         data = path.read_bytes()
     try:
@@ -195,7 +195,7 @@ def open_folder(path: Path, kind: str, mark: str, facts: str, *known: int) -> di
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a .jsonl file; a last line still being written is left out."""
+    """Read the rows of a .jsonl file; a last line still being written is left out."""
     with as_run_error(path, "read"), open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):

@@ -19,7 +19,7 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[int]:
-    """The lock of the folder, kept unless the block fails."""
+    """Take the lock of the folder, kept unless the block fails."""
     with as_run_error(path / LOCK):
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -36,7 +36,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def is_released(path: Path) -> bool:
-    """Whether a process has held the lock, and none does any more."""
+    """Tell whether a process has held the lock, and none does any more."""
     try:
         with open(path / LOCK, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

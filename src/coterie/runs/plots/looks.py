@@ -44,7 +44,7 @@ def hue(label: str) -> int:
 
 
 def ceiling(weights: Floats) -> float:
-    """Weight at which the colours of a heat map end: only a twentieth of the weights is larger."""
+    """Find the weight at which the colours of a heat map end: only a twentieth of the weights is larger."""
     return (float(np.quantile(weights, 0.95)) or float(weights.max()) if len(weights) else 0.0) or 1.0
 
 
