@@ -11,7 +11,7 @@ import pytest
 
 from coterie.core.errors import ConfigError, CoterieError
 from coterie.dashboard.live import SwarmSource, peer_location
-from coterie.dashboard.peer_monitor import Event, JournalTail, PeerMonitor, diff_statuses, fetch_status
+from coterie.dashboard.peer_monitor import JournalTail, PeerEvent, PeerMonitor, diff_statuses, fetch_status
 from coterie.dashboard.sources import RunIndex
 from coterie.peer.errors import Unreachable
 from tests.dashboard.impostor import impostor, page, said
@@ -36,15 +36,17 @@ def test_what_happened_is_the_difference_between_two_statuses() -> None:
         version=[1, 9],
     )
     assert list(diff_statuses(before, after, 2.0)) == [
-        Event(2.0, "mix", 7, ("p1",), (0.7,)),
-        Event(2.0, "adopt", 7, ("p2",), (0.2,)),
-        Event(2.0, "told", 7, ("p1",)),
-        Event(2.0, "missed", 7, ("p3",), text="timed out"),
-        Event(2.0, "refused", 7, ("p4",), reason="stale"),
+        PeerEvent(2.0, "mix", 7, ("p1",), (0.7,)),
+        PeerEvent(2.0, "adopt", 7, ("p2",), (0.2,)),
+        PeerEvent(2.0, "told", 7, ("p1",)),
+        PeerEvent(2.0, "missed", 7, ("p3",), text="timed out"),
+        PeerEvent(2.0, "refused", 7, ("p4",), reason="stale"),
     ]
     assert list(diff_statuses(after, after, 3.0)) == []
     again = {**after, "version": [2, 0]}
-    assert list(diff_statuses(after, again, 3.0)) == [Event(3.0, "start", 7)], "another life counts from zero"
+    assert list(diff_statuses(after, again, 3.0)) == [PeerEvent(3.0, "start", 7)], (
+        "another life counts from zero"
+    )
 
 
 def test_a_journal_is_read_on_from_where_it_ended(tmp_path: Path) -> None:
@@ -84,15 +86,15 @@ def test_a_state_folder_tells_what_was_said(tmp_path: Path, kind: str) -> None:
     peer = PeerMonitor(tmp_path)
     peer.take(Unreachable("not there"), 1.0)
     assert list(peer.events) == [
-        Event(None, "mix", 4, ("p1", "p2"), (1, None)),
-        Event(None, "adopt", 5, ("p2",)),
-        Event(None, "refused", None, ("p1",), reason="stale", text="too old"),
+        PeerEvent(None, "mix", 4, ("p1", "p2"), (1, None)),
+        PeerEvent(None, "adopt", 5, ("p2",)),
+        PeerEvent(None, "refused", None, ("p1",), reason="stale", text="too old"),
     ]
     assert (peer.problem, peer.left, peer.name) == ("not there", False, str(tmp_path))
     with (tmp_path / "journal.jsonl").open("a") as more:
         more.write('{"kind": "left", "t": 9}\n')
     peer.take(said(), 2.0)
-    assert peer.events[-1] == Event(2.0, "left", 9)
+    assert peer.events[-1] == PeerEvent(2.0, "left", 9)
     assert peer.left
 
 

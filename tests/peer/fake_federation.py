@@ -10,7 +10,7 @@ from coterie.peer.errors import Refused
 from coterie.peer.identity.authority import Authority, request
 from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import Contact
-from coterie.peer.membership.protocol import Event, Membership, Timing
+from coterie.peer.membership.protocol import Membership, MembershipEvent, Timing
 from coterie.peer.membership.records import Record
 
 WALL = 2_000_000_000.0  # a day in 2033
@@ -41,7 +41,7 @@ class VirtualGossip:
     def __init__(self) -> None:
         self.now = 0.0
         self.members: dict[str, Membership] = {}
-        self.events: list[tuple[str, Event]] = []
+        self.events: list[tuple[str, MembershipEvent]] = []
         self.dialled: list[tuple[float, str, Contact]] = []
         self.open: Callable[[str, str], bool] = lambda sender, receiver: True
 

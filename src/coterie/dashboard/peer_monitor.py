@@ -16,7 +16,7 @@ from coterie.core.errors import CoterieError
 from coterie.peer.errors import Unreachable
 from coterie.peer.observability import status_client
 
-__all__ = ["MOST", "Event", "JournalTail", "PeerMonitor", "Status", "diff_statuses", "fetch_status"]
+__all__ = ["MOST", "JournalTail", "PeerEvent", "PeerMonitor", "Status", "diff_statuses", "fetch_status"]
 
 MOST = 200
 """Most events of a peer that are kept."""
@@ -29,7 +29,7 @@ _FORMER = {"wake": "mix"}
 Status = Mapping[str, Any]
 
 
-class Event(NamedTuple):
+class PeerEvent(NamedTuple):
     """Something that a peer did or that befell it."""
 
     at: float | None
@@ -60,7 +60,7 @@ class PeerMonitor:
         """Time of the last answer, on the clock of this process."""
         self.problem: str | None = None
         """Reason why the peer does not answer now."""
-        self.events: deque[Event] = deque(maxlen=MOST)
+        self.events: deque[PeerEvent] = deque(maxlen=MOST)
         self._tail = JournalTail(where / "journal.jsonl") if isinstance(where, Path) else None
 
     @property
@@ -117,11 +117,11 @@ class JournalTail:
                 continue
 
 
-def _event(row: Mapping[str, Any], at: float | None) -> Event:
+def _event(row: Mapping[str, Any], at: float | None) -> PeerEvent:
     weight = row.get("info", {}).get("weight")
     peers = [peer for peer, *_ in row["heard"]] if "heard" in row else row.get("peers") or [row.get("peer")]
     own = row["kind"] in ("start", "left")
-    return Event(
+    return PeerEvent(
         at,
         row["kind"],
         row.get("t"),
@@ -132,11 +132,11 @@ def _event(row: Mapping[str, Any], at: float | None) -> Event:
     )
 
 
-def diff_statuses(before: Status, after: Status, at: float) -> Iterator[Event]:
+def diff_statuses(before: Status, after: Status, at: float) -> Iterator[PeerEvent]:
     """Tell what must have happened between two statuses of a peer."""
     t = after["t"]
     if before["version"][0] != after["version"][0]:
-        yield Event(at, "start", t)
+        yield PeerEvent(at, "start", t)
         return
     former = {m["id"]: m for m in before["members"]}
     more = [(m, _new_outcomes(former.get(m["id"]), m)) for m in after["members"]]
@@ -147,18 +147,18 @@ def diff_statuses(before: Status, after: Status, at: float) -> Iterator[Event]:
     for m in taken:
         yield _of("adopt", [m], at, t)
     if told := [m for m, new in more if new & {"pushed", "had it"}]:
-        yield Event(at, "told", t, tuple(m["id"] for m in told))
+        yield PeerEvent(at, "told", t, tuple(m["id"] for m in told))
     for m, new in more:
         for what in sorted(new):
             reason = what.removeprefix("refused: ")
             if reason != what:
-                yield Event(at, "refused", t, (m["id"],), reason=reason)
+                yield PeerEvent(at, "refused", t, (m["id"],), reason=reason)
             elif what in ("timed out", "no answer"):
-                yield Event(at, "missed", t, (m["id"],), text=what)
+                yield PeerEvent(at, "missed", t, (m["id"],), text=what)
 
 
-def _of(kind: str, members: list[Mapping[str, Any]], at: float, t: int) -> Event:
-    return Event(at, kind, t, tuple(m["id"] for m in members), tuple(m["weight"] for m in members))
+def _of(kind: str, members: list[Mapping[str, Any]], at: float, t: int) -> PeerEvent:
+    return PeerEvent(at, kind, t, tuple(m["id"] for m in members), tuple(m["weight"] for m in members))
 
 
 def _new_outcomes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> set[str]:

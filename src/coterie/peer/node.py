@@ -29,7 +29,7 @@ from coterie.peer.learning.in_flight import PullResults, Pulls, Pushes, patience
 from coterie.peer.learning.partners import is_lost, next_wake, select_partners
 from coterie.peer.learning.trainer import ExchangeResult, TrainingThread
 from coterie.peer.membership.directory import MemberDirectory
-from coterie.peer.membership.protocol import Event
+from coterie.peer.membership.protocol import MembershipEvent
 from coterie.peer.observability.logging import is_power_of_two
 from coterie.peer.persistence import journal
 from coterie.peer.persistence.checkpoint import Checkpoint, StateFolder
@@ -357,7 +357,7 @@ class Node:
 
     # What gossip tells of this peer itself.
 
-    def on_member_event(self, event: Event) -> None:
+    def on_member_event(self, event: MembershipEvent) -> None:
         """Handle what gossip tells of this peer itself: a later life of it, or a process beside it."""
         if event.what == "outbid" and event.incarnation is not None:
             self.raise_incarnation(event.incarnation)

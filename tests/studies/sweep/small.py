@@ -9,7 +9,7 @@ from typing import Any
 
 from coterie.studies.sweep.grid import Grid, read
 from coterie.studies.sweep.runner import View
-from coterie.studies.sweep.worker import Event
+from coterie.studies.sweep.worker import JobEvent
 from tests.cli.conftest import SMALL
 
 __all__ = ["PYTHONPATH", "TEXT", "Shown", "equal", "gated", "grid", "own_data", "pipe"]
@@ -56,9 +56,9 @@ def pipe(folder: Path) -> Path:
 class Shown(View):
     """A view that remembers everything, and does something at the first sign of progress."""
 
-    def __init__(self, at_first: Callable[[Event], None] = lambda _: None) -> None:
+    def __init__(self, at_first: Callable[[JobEvent], None] = lambda _: None) -> None:
         self.at_first = at_first
-        self.events: list[Event] = []
+        self.events: list[JobEvent] = []
         self.counts: list[tuple[int, int]] = []
         self.ends: list[tuple[str, str]] = []
         self.notices: list[str] = []
@@ -66,7 +66,7 @@ class Shown(View):
     def count(self, done: int, total: int) -> None:
         self.counts.append((done, total))
 
-    def show(self, event: Event) -> None:
+    def show(self, event: JobEvent) -> None:
         first = event.done > 0 and not any(e.done for e in self.events)
         self.events.append(event)
         if first:

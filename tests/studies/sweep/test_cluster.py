@@ -18,7 +18,7 @@ from coterie.core.errors import ConfigError, RunError
 from coterie.studies.sweep.cluster import connected
 from coterie.studies.sweep.folder import Sweep
 from coterie.studies.sweep.runner import SweepStopped, sweep
-from coterie.studies.sweep.worker import Event
+from coterie.studies.sweep.worker import JobEvent
 from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, own_data, pipe
 
 pytestmark = [
@@ -91,7 +91,7 @@ class Losing(Shown):
         super().__init__(self.lose)
         self.cluster, self.pipe, self.lost, self.gate = cluster, pipe(folder), "", -1
 
-    def lose(self, event: Event) -> None:
+    def lose(self, event: JobEvent) -> None:
         node = event.where.partition("(")[2][:6]
         (there,) = (n for n in self.cluster.worker_nodes if n.node_id.startswith(node))
         self.cluster.remove_node(there, allow_graceful=False)
@@ -128,7 +128,7 @@ def test_stopped_the_workers_save_and_the_sweep_goes_on(joined: Any, tmp_path: P
     small = gated(tmp_path, grid={"train.lr": [0.05, 0.2]})
     gates: list[int] = []
 
-    def interrupt(event: Event) -> None:
+    def interrupt(event: JobEvent) -> None:
         signal.raise_signal(signal.SIGINT)
         gates.append(os.open(pipe(tmp_path), os.O_RDWR))
 

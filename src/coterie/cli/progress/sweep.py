@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from coterie.cli.progress import Lines, rate
 from coterie.studies.sweep.runner import View
-from coterie.studies.sweep.worker import Event
+from coterie.studies.sweep.worker import JobEvent
 
 __all__ = ["progress"]
 
@@ -44,7 +44,7 @@ class _Bars(View):
         self.progress.update(self.whole, total=total, count=f"{done}/{total}")
         self._update_whole()
 
-    def show(self, event: Event) -> None:
+    def show(self, event: JobEvent) -> None:
         if event.job not in self.jobs:
             self.jobs[event.job] = self._bar(f"  {event.job}")
         task, done, total = self.jobs[event.job], event.done, event.total
@@ -85,7 +85,7 @@ class _Lines(Lines, View):
             self.counted = text
             self.say(text)
 
-    def show(self, event: Event) -> None:
+    def show(self, event: JobEvent) -> None:
         if event.job not in self.running:
             self.running.add(event.job)
             self.say(f"job {event.job} on {event.where} ...")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from coterie.peer.errors import PeerError, Refused
 from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import Contact
-from coterie.peer.membership.protocol import Event, Membership
+from coterie.peer.membership.protocol import Membership, MembershipEvent
 from coterie.peer.observability.logging import LogThrottle
 from coterie.peer.transport.base import Transport
 
@@ -32,7 +32,7 @@ class GossipLoop:
         self,
         identity: Identity,
         membership: Membership,
-        on_event: Callable[[Event], None],
+        on_event: Callable[[MembershipEvent], None],
         on_refused: Callable[[str, Refused], None],
     ) -> None:
         """`on_event` hears of whatever happens, `on_refused` of members that do not take our news."""

@@ -39,7 +39,7 @@ from coterie.peer.identity.names import Contact, address_error
 from coterie.peer.identity.trust import DenyList, Trust
 from coterie.peer.membership.records import MOST_RECORDS, Packet, Record
 
-__all__ = ["Event", "Member", "Membership", "Status", "Timing"]
+__all__ = ["Member", "Membership", "MembershipEvent", "Status", "Timing"]
 
 RETRIES = 2
 """Dead members and unknown seeds that are dialled in one round."""
@@ -84,7 +84,7 @@ class Member(NamedTuple):
     """Monotonic seconds at which its version last grew here."""
 
 
-class Event(NamedTuple):
+class MembershipEvent(NamedTuple):
     """News of membership, to be logged."""
 
     what: str
@@ -146,7 +146,7 @@ class Membership:
         self._stream = Stream(seed, f"gossip of {identity.id}")
         self._table: dict[str, _Entry] = {}
         self._retries: dict[Contact, _Retry] = {}
-        self._events: deque[Event] = deque(maxlen=1000)
+        self._events: deque[MembershipEvent] = deque(maxlen=1000)
         self._said: set[tuple[str, Reason]] = set()
         self._rounds = self._outbids = 0
         self._last = now
@@ -185,7 +185,7 @@ class Membership:
         """Tell whether the CA took back this certificate; servers ask at every call."""
         return serial in self.trust.deny.serials
 
-    def drain_events(self) -> list[Event]:
+    def drain_events(self) -> list[MembershipEvent]:
         """Return what happened since this was last asked."""
         events = list(self._events)
         self._events.clear()
@@ -329,7 +329,9 @@ class Membership:
         self._sign_own_record(left=self._own.left, incarnation=record.incarnation + 1)
         self.due = min(self.due, now)
         new = self._own.incarnation
-        self._events.append(Event("outbid", record.id, f"{record.id} goes on with incarnation {new}", new))
+        self._events.append(
+            MembershipEvent("outbid", record.id, f"{record.id} goes on with incarnation {new}", new)
+        )
 
     def _judge(self, now: float) -> None:
         timing, scale = self._timing, self._scale()
@@ -404,7 +406,7 @@ class Membership:
             self._emit(what, peer, str(refused))
 
     def _emit(self, what: str, peer: str, text: str) -> None:
-        self._events.append(Event(what, peer, text))
+        self._events.append(MembershipEvent(what, peer, text))
 
     def _scale(self) -> float:
         return max(1.0, math.log10(len(self._table) + 1))

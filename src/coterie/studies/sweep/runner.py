@@ -18,7 +18,7 @@ from coterie.runs import free_name
 from coterie.studies.sweep.cluster import Cluster, connected, installed
 from coterie.studies.sweep.folder import Job, Sweep, SweepFolder
 from coterie.studies.sweep.grid import Grid, jobs, read
-from coterie.studies.sweep.worker import Event, JobSpec, Outcome, machine, run_job
+from coterie.studies.sweep.worker import JobEvent, JobSpec, Outcome, machine, run_job
 
 __all__ = ["SweepStopped", "View", "sweep"]
 
@@ -37,7 +37,7 @@ class View:
     def count(self, done: int, total: int) -> None:
         """Show how many jobs are done, of all there are as of now."""
 
-    def show(self, event: Event) -> None:
+    def show(self, event: JobEvent) -> None:
         """Show that one job has come further."""
 
     def ended(self, job: str, state: str) -> None:
@@ -150,7 +150,7 @@ class _Runner:
             if outcome.state == "stopped":  # the run was asked, not the sweep
                 return
 
-    def _report(self, event: Event) -> None:
+    def _report(self, event: JobEvent) -> None:
         """Pass on a sign of life; refuse a job that has other data than the jobs before."""
         if event.data:
             self.folder.agree(*event.data, event.where)

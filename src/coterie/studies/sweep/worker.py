@@ -20,7 +20,7 @@ from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run
 
-__all__ = ["Event", "EventReporter", "JobSpec", "Outcome", "Report", "first_line", "machine", "run_job"]
+__all__ = ["EventReporter", "JobEvent", "JobSpec", "Outcome", "Report", "first_line", "machine", "run_job"]
 
 PAUSE = 0.2
 """Seconds between two events that only say how far a job is."""
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
     """Which data, and their fingerprint."""
 
 
-class Event(NamedTuple):
+class JobEvent(NamedTuple):
     """A sign of life of one job."""
 
     job: str
@@ -69,7 +69,7 @@ class Event(NamedTuple):
     """Client-steps since the event before."""
 
 
-Report: TypeAlias = Callable[[Event], None]
+Report: TypeAlias = Callable[[JobEvent], None]
 
 
 class EventReporter:
@@ -80,17 +80,19 @@ class EventReporter:
         self.last, self.steps = 0.0, 0
 
     def stage(self, text: str) -> None:
-        self.report(Event(self.job, self.where, stage=text))
+        self.report(JobEvent(self.job, self.where, stage=text))
 
     def notice(self, text: str) -> None:
-        self.report(Event(self.job, self.where, notice=text))
+        self.report(JobEvent(self.job, self.where, notice=text))
 
     def advance(self, done: int, total: int, client_steps: int) -> None:
         self.steps += client_steps
         if done == total or time.monotonic() - self.last > PAUSE:
             steps = self.steps
             self.last, self.steps = time.monotonic(), 0
-            self.report(Event(self.job, self.where, "learning", done=done, total=total, client_steps=steps))
+            self.report(
+                JobEvent(self.job, self.where, "learning", done=done, total=total, client_steps=steps)
+            )
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
         pass  # the accuracies of many jobs side by side would say nothing
@@ -112,7 +114,7 @@ def run_job(spec: JobSpec, folder: Path, where: str, report: Report) -> Outcome:
         data = _fingerprint(experiment, spec)
     except (CoterieError, MemoryError, RuntimeError) as error:
         return outcome(*_failure(error))
-    report(Event(spec.job, where, data=data))  # outside: who cannot use these data refuses them here
+    report(JobEvent(spec.job, where, data=data))  # outside: who cannot use these data refuses them here
     try:
         if not Run.finished(folder, experiment):
             resume = (folder / "experiment.toml").exists()
