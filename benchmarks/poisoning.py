@@ -53,10 +53,11 @@ def attention(run: Run, worlds: list[WorldMetrics]) -> tuple[float, float]:
     weight, heard = np.zeros(2), np.zeros(2)
     for world in worlds:
         for row in run.weighed.get(world.world, ()):
-            if row.client not in world.attackers and (total := row.weight.sum()) > 0:
+            if row.client not in world.attackers:
                 lies = np.isin(row.neighbours, world.attackers)
-                weight += row.weight[lies].sum() / total, 1
                 heard += lies.sum() / len(lies), 1
+                if (total := row.weight.sum()) > 0:
+                    weight += row.weight[lies].sum() / total, 1
     return float(weight[0] / weight[1]), float(heard[0] / heard[1])
 
 

@@ -6,12 +6,13 @@ exchange and a broadcast, on a small model with BatchNorm and Dropout in float64
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import typing
 from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import islice
+from functools import cache, lru_cache, partial
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 import safetensors.torch
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
+from coterie.core.errors import ConfigError
 from coterie.core.optim import Sgd
 from coterie.core.sampling import Purpose, context
 from coterie.core.streams import Stream
@@ -30,6 +32,8 @@ from tests.trees import clone, one_by_one, pick, same, stack
 __all__ = ["CHECKS", "conforms"]
 
 M, K, FEATURES, CLASSES, PROBE = 5, 3, 6, 4, 9
+LAST = 5
+"""The last iteration before the closing phase."""
 Execute = Callable[..., Callable[..., Any]]
 """`vmap` or `one_by_one`."""
 
@@ -57,8 +61,9 @@ class World(NamedTuple):
     """`[M]` the clients' numbers, which key their randomness."""
 
 
+@cache
 def world(dtype: torch.dtype = torch.float64) -> World:
-    """Five clients, of which each hears one to three others."""
+    """Five clients, of which each hears one to three others; nobody may change them."""
     model = nn.Sequential(
         nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, CLASSES)
     )
@@ -72,7 +77,8 @@ def world(dtype: torch.dtype = torch.float64) -> World:
     def labels(purpose: str, n: int) -> Tensor:
         return Stream(2, purpose).integers(n, client=clients, high=CLASSES)
 
-    starts = [Start(*task.init_params(i), (torch.arange(M) != i).to(dtype) / M) for i in range(M)]
+    rows = [(torch.arange(M) != i).to(dtype) / M for i in range(M)]
+    starts = [Start(*task.init_params(i), rows[i], torch.tensor(i // 3)) for i in range(M)]
     batches = [
         Batch(
             inputs(f"batch {t}", 7),
@@ -97,6 +103,12 @@ def lived(algorithm: Algorithm, w: World, execute: Execute = vmap) -> list[Any]:
     return list(life(algorithm, w, execute))
 
 
+@lru_cache(1)  # the checks of a method come one after the other
+def usual_life(algorithm: Algorithm) -> list[Any]:
+    """The life of the usual five clients, all at once."""
+    return lived(algorithm, world())
+
+
 def life(
     algorithm: Algorithm, w: World, execute: Execute = vmap, hyper: dict[str, Tensor] | None = None
 ) -> Iterator[Any]:
@@ -119,6 +131,13 @@ def life(
         offered: Message = called(type(algorithm).offer, "offer", t, states, w.probes)
         return offered
 
+    def replies(states: State, t: int) -> Message:
+        """What each client hears from each of K others, `[M, K, ...]`."""
+        if not algorithm.answers:
+            return pick(offers(states, t), w.senders)
+        questions = called(type(algorithm).question, "question", t, states, w.probes)
+        return answered(algorithm, w, states, questions, t, execute, values)
+
     def exchanged(act: Purpose, t: int, states: State, inboxes: Inbox) -> Any:
         return called(guarded_mix if act == "mix" else guarded_adopt, act, t, states, inboxes, w.probes)
 
@@ -128,24 +147,42 @@ def life(
         states, info = called(type(algorithm).local, "local", t, states, batch)
         yield states, info
     asked = called(type(algorithm).ask, "ask", 3, states, Reachable(w.slots, w.heard)) & w.heard
-    states, info = exchanged("mix", 3, states, inbox(w, offers(states, 3), asked))
+    states, info = exchanged("mix", 3, states, Inbox(replies(states, 3), asked, w.slots))
     yield states, {**info, "asked": asked}
-    one = inbox(w, offers(states, 4), w.heard, only=slice(0, 1))
-    states, info = exchanged("adopt", 4, states, one)
+    broadcasts = {k: m[w.senders[:, :1]] for k, m in offers(states, 4).items()}
+    states, info = exchanged("adopt", 4, states, Inbox(broadcasts, w.heard[:, :1], w.slots[:, :1]))
     yield states, info
-    for t, batch in enumerate(w.batches[2:], 5):
+    for t, batch in enumerate(w.batches[2:], 5):  # the last one is in the closing phase
         states, info = called(type(algorithm).local, "local", t, states, batch)
+        if t > LAST:
+            states = called(type(algorithm).settle, "settle", t, states)
         yield states, info
 
 
 def moment(w: World, purpose: Purpose, t: int) -> Context:
     """The context of a call by every client."""
-    return context(purpose, 4, t, w.ids, last=5, every=3)
+    return context(purpose, 4, t, w.ids, last=LAST, every=3)
 
 
-def inbox(w: World, offers: Message, heard: Tensor, only: slice = slice(None)) -> Inbox:
-    """What each client has in its inbox, `[M, K, ...]`."""
-    return Inbox({k: m[w.senders[:, only]] for k, m in offers.items()}, heard[:, only], w.slots[:, only])
+def answered(
+    algorithm: Algorithm,
+    w: World,
+    states: State,
+    questions: Message,
+    t: int,
+    execute: Execute = vmap,
+    hyper: dict[str, Tensor] | None = None,
+) -> Message:
+    """What K others answer to each client's question, `[M, K, ...]`."""
+    asker, sender = torch.arange(M).repeat_interleave(K), w.senders.flatten()
+
+    def one(hyper: dict[str, Any], *its: Any) -> Message:
+        options = {k: float(v) for k, v in hyper.items()} if execute is one_by_one else hyper
+        return dataclasses.replace(algorithm, **options).reply(w.task, *its)
+
+    theirs, probes, ctx = (pick(part, sender) for part in (states, w.probes, moment(w, "offer", t)))
+    found: Message = execute(one)(pick(hyper or {}, sender), theirs, pick(questions, asker), probes, ctx)
+    return {k: m.view(M, K, *m.shape[1:]) for k, m in found.items()}
 
 
 class Met(NamedTuple):
@@ -153,13 +190,22 @@ class Met(NamedTuple):
 
     state: State
     box: Inbox
+    told: Inbox
+    """The broadcast of the first of the three, alone."""
     probe: Probe
 
 
-def met(algorithm: Algorithm, w: World) -> Met:
+@lru_cache(1)
+def met(algorithm: Algorithm) -> Met:
+    w = world()
     *_, (states, _) = islice(life(algorithm, w), 3)
     offers = vmap(partial(algorithm.offer, w.task))(states, w.probes, moment(w, "offer", 3))
-    return Met(pick(states, 0), pick(inbox(w, offers, w.heard), 0), pick(w.probes, 0))
+    heard = replies = pick(offers, w.senders)
+    if algorithm.answers:
+        ask = vmap(partial(algorithm.question, w.task))
+        replies = answered(algorithm, w, states, ask(states, w.probes, moment(w, "question", 3)), 3)
+    box, told = (pick(Inbox(messages, w.heard, w.slots), 0) for messages in (replies, heard))
+    return Met(pick(states, 0), box, pick(told, [0]), pick(w.probes, 0))
 
 
 def mix(algorithm: Algorithm, w: World, state: State, box: Inbox, probe: Probe) -> Any:
@@ -174,8 +220,7 @@ def adopt(algorithm: Algorithm, w: World, state: State, box: Inbox, probe: Probe
 
 def batched_is_one_by_one(algorithm: Algorithm) -> None:
     """All clients at once give what each of them gives alone."""
-    w = world()
-    same(lived(algorithm, w, vmap), lived(algorithm, w, one_by_one), 1e-10)
+    same(usual_life(algorithm), lived(algorithm, world(), one_by_one), 1e-10)
 
 
 def order_of_clients(algorithm: Algorithm) -> None:
@@ -192,7 +237,7 @@ def order_of_clients(algorithm: Algorithm) -> None:
         w.heard[order],
         order,
     )
-    same(lived(algorithm, moved), pick(lived(algorithm, w), order), 1e-12)
+    same(lived(algorithm, moved), pick(usual_life(algorithm), order), 1e-12)
 
 
 def equal_clients(algorithm: Algorithm) -> None:
@@ -216,7 +261,7 @@ def equal_clients(algorithm: Algorithm) -> None:
 def order_of_messages(algorithm: Algorithm) -> None:
     """Permuting the inbox changes nothing."""
     w = world()
-    state, box, probe = met(algorithm, w)
+    state, box, _, probe = met(algorithm)
     order = torch.tensor([2, 0, 1])
     moved = Inbox(pick(box.messages, order), box.heard[order], box.slot[order])
     want, _ = mix(algorithm, w, state, box, probe)
@@ -227,19 +272,19 @@ def order_of_messages(algorithm: Algorithm) -> None:
 def empty_inbox(algorithm: Algorithm) -> None:
     """No reply, or no neighbour at all: nothing changes."""
     w = world()
-    state, box, probe = met(algorithm, w)
+    state, box, told, probe = met(algorithm)
     silent = box._replace(heard=torch.zeros(K, dtype=torch.bool))
     nobody = Inbox(pick(box.messages, []), box.heard[:0], box.slot[:0])
     for empty in (silent, nobody):
         same(mix(algorithm, w, state, empty, probe)[0], state)
-    lost = Inbox(pick(box.messages, [0]), silent.heard[:1], box.slot[:1])
+    lost = told._replace(heard=silent.heard[:1])
     same(adopt(algorithm, w, state, lost, probe)[0], state)
 
 
 def lost_messages(algorithm: Algorithm) -> None:
     """What was not heard does not matter, whatever it is."""
     w = world()
-    state, box, probe = met(algorithm, w)
+    state, box, _, probe = met(algorithm)
     box = box._replace(heard=torch.tensor([True, False, True]))
     want = mix(algorithm, w, state, box, probe)
     for content in (0.0, 1e30, torch.nan):
@@ -250,25 +295,27 @@ def lost_messages(algorithm: Algorithm) -> None:
 def broken_messages(algorithm: Algorithm) -> None:
     """A message with a single NaN or infinity counts as not heard."""
     w = world()
-    state, box, probe = met(algorithm, w)
+    state, box, told, probe = met(algorithm)
     without = box._replace(heard=torch.tensor([True, False, True]))
     want, _ = mix(algorithm, w, state, without, probe)
-    for content in (torch.nan, torch.inf, -torch.inf):
-        for name in box.messages:
-            broken = clone(box.messages)
-            broken[name][1].view(-1)[-1] = content
-            same(mix(algorithm, w, state, box._replace(messages=broken), probe)[0], want)
-            one = Inbox(pick(broken, [1]), box.heard[:1], box.slot[1:2])
-            same(adopt(algorithm, w, state, one, probe)[0], state)
-        if box.messages:
-            spoilt = {name: torch.full_like(m, content) for name, m in box.messages.items()}
-            same(mix(algorithm, w, state, box._replace(messages=spoilt), probe)[0], state)
+    contents = (torch.nan, torch.inf, -torch.inf)
+    for name, content in zip(box.messages, cycle(contents), strict=False):
+        broken = clone(box.messages)
+        broken[name][1].view(-1)[-1] = content
+        same(mix(algorithm, w, state, box._replace(messages=broken), probe)[0], want)
+    for name, content in zip(told.messages, cycle(contents), strict=False):
+        broken = clone(told.messages)
+        broken[name].view(-1)[-1] = content
+        same(adopt(algorithm, w, state, told._replace(messages=broken), probe)[0], state)
+    for content in contents if box.messages else ():
+        spoilt = {name: torch.full_like(m, content) for name, m in box.messages.items()}
+        same(mix(algorithm, w, state, box._replace(messages=spoilt), probe)[0], state)
 
 
 def saved_and_loaded(algorithm: Algorithm) -> None:
     """A State of named tensors survives safetensors to the bit, and life goes on the same."""
     w = world()
-    state, box, probe = met(algorithm, w)
+    state, box, _, probe = met(algorithm)
     flat = {f"{part}/{k}": v for part, values in state._asdict().items() for k, v in values.items()}
     bytes_ = safetensors.torch.save({k: v.clone().contiguous() for k, v in flat.items()})
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in State._fields}
@@ -284,32 +331,31 @@ def saved_and_loaded(algorithm: Algorithm) -> None:
 
 def numbers_as_tensors(algorithm: Algorithm) -> None:
     """A float hyper-parameter may be a tensor, one value for each client."""
-    w = world()
-
-    want = lived(algorithm, w)
-    for name, value in _floats(algorithm).items():
-        change: dict[str, Any] = {name: torch.tensor(value, dtype=torch.float64)}
-        same(lived(dataclasses.replace(algorithm, **change), w), want, 1e-12)
-        values = {name: value * (1 - 0.15 * torch.arange(M, dtype=torch.float64))}
-        same(list(life(algorithm, w, vmap, values)), list(life(algorithm, w, one_by_one, values)), 1e-10)
+    w, floats = world(), _floats(algorithm)
+    tensors: dict[str, Any] = {k: torch.tensor(v, dtype=torch.float64) for k, v in floats.items()}
+    same(lived(dataclasses.replace(algorithm, **tensors), w), usual_life(algorithm), 1e-12)
+    values = {k: v * (1 - 0.15 * torch.arange(M, dtype=torch.float64)) for k, v in floats.items()}
+    same(list(life(algorithm, w, vmap, values)), list(life(algorithm, w, one_by_one, values)), 1e-10)
 
 
 def nothing_modified(algorithm: Algorithm) -> None:
     """Functions are pure: their inputs and the template stay, and the same inputs give the same bits."""
     w = world()
-    state, box, probe = met(algorithm, w)
-    batch = pick(w.batches[2], 0)
-    one = Inbox(pick(box.messages, [0]), box.heard[:1], box.slot[:1])
-    given = (state, box, one, probe, batch)
+    state, box, told, probe = met(algorithm)
+    batch, asked = pick(w.batches[2], 0), pick(moment(w, "question", 3), 0)
+    question = algorithm.question(w.task, state, probe, asked)
+    given = (state, box, told, probe, batch, question)
     before, template = clone(given), copy.deepcopy(w.task.model.state_dict())
     first, second = (
         (
             algorithm.local(w.task, state, batch, pick(moment(w, "local", 5), 0)),
             algorithm.ask(w.task, state, Reachable(box.slot, box.heard), pick(moment(w, "ask", 3), 0)),
+            algorithm.question(w.task, state, probe, asked),
+            algorithm.reply(w.task, state, question, probe, pick(moment(w, "offer", 3), 0)),
             algorithm.offer(w.task, state, probe, pick(moment(w, "offer", 3), 0)),
             algorithm.predict(w.task, state, probe.x, probe),
             mix(algorithm, w, state, box, probe),
-            adopt(algorithm, w, state, one, probe),
+            adopt(algorithm, w, state, told, probe),
         )
         for _ in range(2)
     )
@@ -322,7 +368,7 @@ def shape_of_state(algorithm: Algorithm) -> None:
     """A State keeps its names, shapes and dtypes for life, and is finite; messages are numbers."""
     for dtype in (torch.float32, torch.float64):
         w = world(dtype)
-        trace = lived(algorithm, w)
+        trace = usual_life(algorithm) if dtype == torch.float64 else lived(algorithm, w)
         states = [trace[0], *(state for state, _ in trace[1:])]
         shapes = [
             {
@@ -336,8 +382,10 @@ def shape_of_state(algorithm: Algorithm) -> None:
         assert all(v.shape[:2] == (M, M) for v in states[0].rows.values())
         assert all(v.isfinite().all() for part in states[-1] for v in part.values())
         given = pick(states[-1], 0), pick(w.probes, 0), pick(moment(w, "offer", 7), 0)
-        for message in algorithm.offer(w.task, *given).values():
-            assert message.dtype == dtype
+        question = algorithm.question(w.task, *given)
+        reply = algorithm.reply(w.task, given[0], question, *given[1:])
+        for message in (algorithm.offer(w.task, *given), question, reply):
+            assert all(tensor.dtype == dtype for tensor in message.values())
         shapes = [{k: v.shape for k, v in part.items()} for part in given[0]]
         tested = algorithm.model(given[0])
         assert [{k: v.shape for k, v in part.items()} for part in tested] == shapes[:2]
@@ -348,19 +396,17 @@ def shape_of_state(algorithm: Algorithm) -> None:
 def broadcasts_change_something(algorithm: Algorithm) -> None:
     """A broadcast of another model changes the listener, or `listens` is false: no message is in vain."""
     w = world()
-    state, box, probe = met(algorithm, w)
-    one = Inbox(pick(box.messages, [0]), box.heard[:1], box.slot[:1])
-    new, _ = adopt(algorithm, w, state, one, probe)
+    state, _, told, probe = met(algorithm)
+    new, _ = adopt(algorithm, w, state, told, probe)
     changed = any(not torch.equal(v, o[k]) for n, o in zip(new, state, strict=True) for k, v in n.items())
-    assert changed == (algorithm.listens and bool(box.messages))
+    assert changed == (algorithm.listens and bool(told.messages))
 
 
 def randomness_is_of_the_call(algorithm: Algorithm) -> None:
     """What is random is so by the context's key alone: the same key, the same bits, whatever drew before."""
-    w = world()
-    first = lived(algorithm, w)
+    first = usual_life(algorithm)
     torch.rand(3)
-    same(lived(algorithm, w), first)
+    same(lived(algorithm, world()), first)
 
 
 CHECKS: dict[str, Callable[[Algorithm], None]] = {
@@ -391,7 +437,12 @@ def _written(messages: Message, k: int, content: float) -> Message:
 
 
 def _floats(algorithm: Algorithm) -> dict[str, float]:
-    hints = typing.get_type_hints(type(algorithm))
-    return {
-        f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm) if hints[f.name] is float
-    }
+    """The float options that can be set beside the others."""
+    hints, found = typing.get_type_hints(type(algorithm)), {}
+    for field in dataclasses.fields(algorithm):
+        value = getattr(algorithm, field.name)
+        with contextlib.suppress(ConfigError):
+            if hints[field.name] is float:
+                dataclasses.replace(algorithm, **{field.name: 0.85 * value})
+                found[field.name] = value
+    return found

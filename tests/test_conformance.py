@@ -20,20 +20,57 @@ from tests.plugins.algorithms.everything import Everything
 from tests.trees import pick, same
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "DFedAlt": [{"order": "base", "adoption": "mix"}],
+    "DFedPGP": [{"adoption": "ignore"}, {"variant": "code", "adoption": "mix"}],
+    "DFedSalt": [{"sharpness": 0.5, "head": 0.0}, {"order": "base", "adoption": "average"}],
+    "DPFL": [{"search": "greedy", "period": 1, "adoption": "mix"}, {"budget": 2, "share": "base"}],
+    "DisPFL": [{"regrow": "random", "adoption": "ignore"}, {"layers": "uniform", "adoption": "average"}],
+    "APFL": [{"adapt": "round", "decay": 0.02, "adoption": "mix"}, {"adapt": "never", "share": "base"}],
+    "DFedAvgM": [{"weights": "metropolis", "adoption": "mix"}],
+    "DAC": [{"sampled": 1, "schedule": "growing"}, {"tau": 0.0, "adoption": "mix"}, {"adoption": "average"}],
+    "CoBo": [{"adoption": "mix", "gamma": 0.1}, {"sides": "one", "adoption": "average"}, {"share": "!norm"}],
+    "Dada": [{"mu1": 1.0, "adoption": "average"}, {"share": "base", "mu2": 1.0}, {"adoption": "ignore"}],
     "Ditto": [{"pull": "now", "adoption": "mix"}, {"share": "base", "adoption": "ignore"}],
+    "FedAMP": [{"form": "kernel", "adoption": "mix"}, {"share": "base", "adoption": "average"}],
     "FedAvg": [{"adoption": "average"}, {"adoption": "mix"}, {"adoption": "ignore"}, {"share": "base"}],
     "FedAvg+": [{"switch": 0}, {"switch": 0, "adoption": "mix"}, {"switch": 3, "adoption": "average"}],
     "FedAvg-Gaussian": [{"clip": 1.0, "adoption": "average"}, {"share": "!norm", "adoption": "mix"}],
+    "FedFomo": [
+        {"sampled": 1, "epsilon": 1.0},
+        {"share": "base", "adoption": "average"},
+        {"adoption": "ignore"},
+    ],
     "FedProx": [{"mu": 1.0, "adoption": "average"}, {"share": "base", "adoption": "ignore"}],
     "FedRep": [{"head": 1.0, "head_rate": 3.0}, {"share": "all", "head": 0.1, "adoption": "mix"}],
+    "Gossip": [{"weights": "metropolis"}, {"weights": "metropolis", "adoption": "mix", "share": "base"}],
+    "IFCA": [
+        {"centres": 1, "adoption": "average"},
+        {"centres": 3, "start": "same", "adoption": "mix"},
+        {"part": "head", "adoption": "ignore"},
+        {"part": "head", "adoption": "average"},
+        {"share": "base"},
+    ],
     "KD-PDFL": [
-        {"step": "sign", "adoption": "mix"},
-        {"step": "fixed", "regularizer": "l2", "outputs": "logits"},
-        {"step": "softmax", "outputs": "centred", "distance": "jensen_shannon"},
-        {"adoption": "ignore", "outputs": "0", "distance": "cosine", "share": "base"},
-        {"share": ("0.*", "1.running_*"), "c_base": 5.0},
+        {"adoption": "mix", "share": ("0.*", "1.running_*")},
+        {"adoption": "average", "share": "base", "tau": 0.1},
+        {"adoption": "ignore", "asked": 1},
+        {"reading": "paper"},
+        {"reading": "paper", "step": "sign", "adoption": "mix"},
+        {"reading": "paper", "step": "fixed", "regularizer": "l2", "outputs": "logits"},
+        {"reading": "paper", "step": "softmax", "outputs": "centred", "distance": "jensen_shannon"},
+        {"reading": "paper", "adoption": "ignore", "outputs": "0", "distance": "cosine", "share": "base"},
+        {"reading": "paper", "share": ("0.*", "1.running_*"), "c_base": 5.0},
+    ],
+    "L2C": [{"signal": "updates", "switch": 0, "top": 1}, {"adoption": "mix", "rate": 1.0, "share": "base"}],
+    "kNN-Per": [{"choice": "leave-one-out", "k": 3, "adoption": "mix"}],
+    "Per-FedAvg": [{"order": "HF", "adoption": "mix"}, {"alpha": 0.3, "beta": 0.5, "share": "base"}],
+    "ModelPropagation": [
+        {"weights": "kernel", "adoption": "average"},
+        {"share": "base", "adoption": "mix"},
+        {"adoption": "ignore"},
     ],
     "PENS": [{"sampled": 1, "top": 1, "switch": 0}, {"top": 1, "adoption": "mix"}, {"adoption": "average"}],
+    "pFedMe": [{"steps": 1, "share": "base", "adoption": "average"}, {"beta": 2.0, "adoption": "mix"}],
 }
 """Options beside the defaults, under which a method must hold the same."""
 
@@ -66,7 +103,8 @@ def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         textwrap.dedent(
             """
             from dataclasses import dataclass
-            from coterie.core.algorithm import Algorithm, weighted_sum
+            from coterie.core.algorithm import Algorithm
+            from coterie.core.messages import weighted_sum
 
             @dataclass(frozen=True)
             class Halfway(Algorithm):

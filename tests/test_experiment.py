@@ -41,7 +41,7 @@ dtype = "float64"
 [methods]
 Local = {}
 "FedAvg+" = { switch = 10 }
-mine = { name = "KD-PDFL", mu1 = 2, share = ["*.weight"] }
+mine = { name = "KD-PDFL", reading = "paper", mu1 = 2, share = ["*.weight"] }
 
 [data]
 clients = 6
@@ -185,6 +185,8 @@ def test_an_experiment_is_frozen() -> None:
         ("exchange.loss", -0.1),
         ("exchange.probe", 0),
         ("exchange.probe", "some"),
+        ("exchange.precision", "int4"),
+        ("exchange.precision", 8),
         ("exchange.channel", 3),
         ("exchange.channel", {"neighbours": 3}),
         ("population.speed", [0.0, 1.0]),
@@ -229,9 +231,9 @@ def test_a_bad_value_is_one_sentence_with_the_path_of_its_key(path: str, value: 
         ("data.partition", {"name": "dirichlet", "alpha": -1.0}, "data.partition.alpha"),
         ("data.partition", {"name": "dirichlet", "alfa": 1}, "data.partition.alfa.*Did you mean 'alpha'"),
         ("exchange.channel", {"name": "rayleigh", "neighbours": 0}, "exchange.channel.neighbours"),
-        ("methods", {"KD-PDFL": {"mu1": -1}}, "methods.KD-PDFL.mu1: .*got -1"),
+        ("methods", {"KD-PDFL": {"tau": -1}}, "methods.KD-PDFL.tau: .*got -1"),
         ("methods", {"mine": {"name": "KD-PDFL", "mu": 1}}, "methods.mine.mu .*Did you mean 'mu"),
-        ("methods", {"KD-PDFL": {"mu1": date(2020, 1, 1)}}, "methods.KD-PDFL.mu1"),
+        ("methods", {"KD-PDFL": {"tau": date(2020, 1, 1)}}, "methods.KD-PDFL.tau"),
         ("methods", {"FedAvg+": {"beta": 1.5}}, r"methods.FedAvg\+.beta"),
         ("methods", {"KD-PDFL": {"distance": "nearness"}}, "methods.KD-PDFL.*unknown distance 'nearness'"),
         ("data.shift", [{"name": "concept", "groups": 0}], "data.shift.0.groups"),
@@ -296,7 +298,15 @@ def test_methods_as_a_list_a_name_or_a_table() -> None:
     e = parse({"methods": ["Local", "kd_pdfl"]})
     assert list(e.methods) == ["Local", "kd_pdfl"]
     assert type(e.algorithm("kd_pdfl")).__name__ == "KDPDFL"
-    e = parse({"methods": {"quick": "FedAvg", "sure": {"name": "KD-PDFL", "step": "sign"}, "Local": {}}})
+    e = parse(
+        {
+            "methods": {
+                "quick": "FedAvg",
+                "sure": {"name": "KD-PDFL", "reading": "paper", "step": "sign"},
+                "Local": {},
+            }
+        }
+    )
     assert [type(e.algorithm(label)).__name__ for label in e.methods] == ["FedAvg", "KDPDFL", "Local"]
 
 
@@ -352,11 +362,11 @@ def test_different_settings_never_share_a_row() -> None:
 
 
 def test_a_grid_over_an_option_of_one_method_does_not_touch_the_others() -> None:
-    e = parse({"seeds": 1, "methods": ["Local", "KD-PDFL"], "grid": {"methods.KD-PDFL.mu1": [0.5, 2.0]}})
+    e = parse({"seeds": 1, "methods": ["Local", "KD-PDFL"], "grid": {"methods.KD-PDFL.tau": [0.5, 2.0]}})
     worlds = list(e.worlds())
     assert all(list(w.experiment.methods) == [w.label] for w in worlds)
-    mu1 = [w.algorithm.mu1 for w in worlds if w.label == "KD-PDFL"]  # type: ignore[attr-defined]
-    assert mu1 == [0.5, 2.0]
+    tau = [w.algorithm.tau for w in worlds if w.label == "KD-PDFL"]  # type: ignore[attr-defined]
+    assert tau == [0.5, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -367,7 +377,7 @@ def test_a_grid_over_an_option_of_one_method_does_not_touch_the_others() -> None
         ({"train.lr": [0.1, -1]}, "grid: train.lr: .*got -1"),
         ({"train.lr.x": [1]}, "train.lr.x: 'lr' is a value"),
         ({"methods.KD-PDFL.mu": [1]}, "methods.KD-PDFL.mu"),
-        ({"methods.Foo.mu1": [1]}, "Foo"),
+        ({"methods.Foo.tau": [1]}, "Foo"),
         ({"exchange.channel": ["ideal", "raleigh"]}, "unknown channel 'raleigh'"),
     ],
 )
@@ -434,9 +444,9 @@ def test_a_mistake_in_a_methods_own_training(values: dict[str, Any], message: st
 
 
 def test_other_options_for_some_methods() -> None:
-    e = parse({"methods": {"a. b": {"name": "KD-PDFL", "mu1": 2.0}, "Local": {}}})
+    e = parse({"methods": {"a. b": {"name": "KD-PDFL", "reading": "paper", "mu1": 2.0}, "Local": {}}})
     new = e.changed({"a. b": {"mu2": 0.25, "train.lr": 0.5}})
-    assert new.methods["a. b"].options == {"mu1": 2.0, "mu2": 0.25}
+    assert new.methods["a. b"].options == {"reading": "paper", "mu1": 2.0, "mu2": 0.25}
     assert new.methods["a. b"].train.given() == {"lr": 0.5}
     assert new.methods["Local"] == e.methods["Local"]
     with pytest.raises(ConfigError, match=r"methods\.Local\.mu2"):
@@ -444,11 +454,11 @@ def test_other_options_for_some_methods() -> None:
 
 
 def test_what_to_search_for_each_method() -> None:
-    search = {"train.lr": [1, 2], "methods.KD-PDFL.mu2": [0, 1], "methods.Local.train.lr": [3]}
+    search = {"train.lr": [1, 2], "methods.KD-PDFL.tau": [0.5, 1], "methods.Local.train.lr": [3]}
     e = parse({"search": search})
     assert parse(e.plain()) == e
     assert e.searched("FedAvg") == {"train.lr": (1, 2)}
-    assert e.searched("KD-PDFL") == {"train.lr": (1, 2), "mu2": (0, 1)}
+    assert e.searched("KD-PDFL") == {"train.lr": (1, 2), "tau": (0.5, 1)}
     assert e.searched("Local") == {"train.lr": (3,)}
     assert all(world.experiment.search == {} for world in e.worlds())
 
@@ -462,10 +472,10 @@ def test_what_to_search_for_each_method() -> None:
         ({"train.batch": [1]}, "search: 'train.batch' .*train.lr, train.optimizer, train.personalize_lr or"),
         ({"exchange.every": [5]}, "search: 'exchange.every' is not a setting in which methods may differ"),
         ({"lr": [5]}, "search: 'lr' is not"),
-        ({"methods.Nobody.mu2": [1]}, "LABEL is one of Local, FedAvg"),
+        ({"methods.Nobody.tau": [1]}, "LABEL is one of Local, FedAvg"),
         ({"methods.KD-PDFL": [{}]}, "search: 'methods.KD-PDFL' is not"),
         ({"methods.KD-PDFL.mu3": [1]}, "search: .*methods.KD-PDFL.mu3 .*Did you mean 'mu"),
-        ({"methods.KD-PDFL.mu2": [1, "x"]}, "search: methods.KD-PDFL.mu2: .*got 'x'"),
+        ({"methods.KD-PDFL.tau": [1, "x"]}, "search: methods.KD-PDFL.tau: .*got 'x'"),
         ({"methods.KD-PDFL.train.batch": [1]}, "search: 'methods.KD-PDFL.train.batch' is not"),
         ({"methods.KD-PDFL.train.optimizer.momentum": [1]}, "momentum' is not"),
         ({"methods.KD-PDFL.train": [{}]}, "search: 'methods.KD-PDFL.train' is not"),
@@ -500,20 +510,20 @@ def test_replace_by_paths() -> None:
 def test_a_file_with_settings_on_top(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('seeds = 1\nmethods = ["Local", "KD-PDFL"]\n[exchange]\nchannel = "rayleigh"\n')
-    top = {"exchange.channel.neighbours": 7, "methods.KD-PDFL.mu1": 3, "train.lr": 0.2}
+    top = {"exchange.channel.neighbours": 7, "methods.KD-PDFL.tau": 3, "train.lr": 0.2}
     e = Experiment.load(file, top)
     assert Experiment.load(str(file), top) == e
     assert e.exchange.channel.options == {"neighbours": 7}
-    assert e.algorithm("KD-PDFL").mu1 == 3  # type: ignore[attr-defined]
+    assert e.algorithm("KD-PDFL").tau == 3  # type: ignore[attr-defined]
     assert list(e.methods) == ["Local", "KD-PDFL"]
 
 
 @pytest.mark.parametrize("label", ["KDPDFL", "kd-pdfl", "KD_PDFL"])
 def test_a_change_of_a_method_under_a_slightly_other_name(label: str) -> None:
-    with pytest.raises(ConfigError, match=rf"methods\.{label}\.mu1: .*did you mean 'KD-PDFL'"):
-        Experiment.load("quickstart", {f"methods.{label}.mu1": 2})
+    with pytest.raises(ConfigError, match=rf"methods\.{label}\.tau: .*did you mean 'KD-PDFL'"):
+        Experiment.load("quickstart", {f"methods.{label}.tau": 2})
     with pytest.raises(ConfigError, match="did you mean 'KD-PDFL'"):
-        Experiment().replace(**{f"methods__{label}__mu1": 2})
+        Experiment().replace(**{f"methods__{label}__tau": 2})
     both = {"methods": ["KD-PDFL"], f"methods.{label}x.name": "KD-PDFL"}
     assert list(Experiment.load("quickstart", both).methods) == ["KD-PDFL", f"{label}x"]
 
@@ -571,7 +581,7 @@ def test_the_fingerprint_moves_with_everything_else() -> None:
         {"seeds": 2},
         {"seeds": [1, 0]},
         {"methods": ["Local"]},
-        {"methods": {"KD-PDFL": {"mu1": 2}}},
+        {"methods": {"KD-PDFL": {"tau": 2}}},
         {"model": {"name": "mlp", "hidden": [3]}},
         {"dtype": "float64"},
         nested("data.clients", 21),
@@ -581,6 +591,7 @@ def test_the_fingerprint_moves_with_everything_else() -> None:
         nested("train.optimizer", {"name": "sgd", "momentum": 0.9}),
         nested("exchange.stars", 1.0),
         nested("exchange.loss", 0.1),
+        nested("exchange.precision", "int8"),
         nested("population.late", 0.1),
         nested("evaluate.every", 51),
         {"grid": {"train.lr": [0.05]}},

@@ -16,9 +16,9 @@ from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.peer.config import PeerConfig
 from coterie.peer.learning.client import dry_run
-from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
 from tests.engine.small import experiment
+from tests.peer.in_memory import InMemoryNetwork
 from tests.peer.node_factory import Peer, peer_config
 from tests.waiting import eventually
 

@@ -148,7 +148,7 @@ def test_a_module_that_ends_the_program_when_it_is_imported(key: str, mine: Path
     with pytest.raises(ConfigError, match=r"cannot be imported: SystemExit: 0 \(.*_exits.py, line 2\)"):
         experiment(**{key: "mine_that_exits:thing"})
     with pytest.raises(ConfigError, match="distance 'mine_that_exits:thing' cannot be imported: SystemExit"):
-        experiment(methods={"KD-PDFL": {"distance": "mine_that_exits:thing"}})
+        experiment(methods={"KD-PDFL": {"reading": "paper", "distance": "mine_that_exits:thing"}})
 
 
 def test_a_user_who_presses_ctrl_c_is_not_a_mistake() -> None:

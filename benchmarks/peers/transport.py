@@ -51,7 +51,7 @@ class Store:
     def __init__(self, letter: ModelEnvelope) -> None:
         self.letter = letter
 
-    async def offer(self, asker: str) -> ModelEnvelope:
+    async def reply(self, asker: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
         return self.letter
 
     async def deliver(self, letter: ModelEnvelope) -> bool:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.api import run
-    from coterie.core.algorithm import Algorithm, weighted_sum
+    from coterie.core.algorithm import Algorithm
     from coterie.core.errors import CoterieError
+    from coterie.core.messages import weighted_sum
     from coterie.core.registry import register
     from coterie.core.task import Task
     from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State
@@ -45,7 +46,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "coterie.core.algorithm": ("Algorithm", "weighted_sum"),
+    "coterie.core.algorithm": ("Algorithm",),
+    "coterie.core.messages": ("weighted_sum",),
     "coterie.core.errors": ("CoterieError",),
     "coterie.core.registry": ("register",),
     "coterie.core.task": ("Task",),

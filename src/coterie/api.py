@@ -36,12 +36,14 @@ def run(
     plots: bool = True,
     progress: Progress | None = None,
     checkpoint_every: float = 30.0,
+    exchanges: bool = True,
 ) -> Run:
     """Run an experiment (or a TOML file, or a preset by name) and give back its results.
 
     `out` is the run folder, by default `runs/<name>`, numbered if that is taken. `resume` continues the
     run in that folder from its last checkpoint. `data` is where data sets lie, by default
-    $COTERIE_DATA. `checkpoint_every` is the number of seconds between checkpoints.
+    $COTERIE_DATA. `checkpoint_every` is the number of seconds between checkpoints. Without `exchanges`,
+    who listened to whom is not kept.
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.load(experiment)
@@ -49,6 +51,7 @@ def run(
     path = Path(out) if out is not None else default if resume else free_name(default)
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
     with opened as folder, stop_on_signal() as asked, tf32(experiment.tf32):
+        folder.keeps_exchanges = exchanges
         try:
             plan = prepare(experiment, data_folder(data), progress)
         except BaseException:

@@ -1,4 +1,4 @@
-"""Who wakes when, who hears whom: pure functions of (seed, t) that every runtime shares.
+"""The schedule of who wakes when and who hears whom: pure functions of (seed, t) that every runtime shares.
 
     local      every client takes a local step
     exchange   t ≡ 0 (mod T_ex): stars wake and ask the neighbours in reach for their models
@@ -56,7 +56,7 @@ class Meeting(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Attendance:
-    """Which clients are there, and which of those are quick enough for a local step.
+    """The clients that are there, and those of them that are quick enough for a local step.
 
     Methods take one iteration, for a result of `[M]`, or `[n]` of them, for `[n, M]`.
     """
@@ -115,7 +115,7 @@ class Attendance:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What happens at every iteration t = 1 .. T, for one seed."""
+    """The events of every iteration t = 1 .. T, for one seed."""
 
     seed: int
     train: Train
@@ -162,7 +162,7 @@ class Schedule:
 
     @property
     def stars(self) -> int:
-        """How many wake at once, if so many are there."""
+        """The number of stars that wake at once, if so many clients are there."""
         rate = self.exchange.stars
         return rate if isinstance(rate, int) else max(1, round(rate * self.clients))
 

@@ -48,10 +48,13 @@ def error(coterie: Command, *words: str | Path) -> str:
 def test_ls_lists_everything(coterie: Command) -> None:
     out = coterie("data", "ls").out
     for name, one in catalogue().items():
-        assert state(coterie, name) == ["absent", *state(coterie, name)[1:3], f"data/{one.folders[0]}"]
+        found, *size, where = state(coterie, name)
+        assert (found, where) == (("present", where) if one.shipped else ("absent", f"data/{one.folders[0]}"))
+        assert size[1] == "MB"
         assert one.about in out
         assert one.terms in out
     assert state(coterie, "iot") == ["absent", "2.7", "MB", "data/iot"]
+    assert state(coterie, "wisdm") == ["absent", "?", "MB", "data/wisdm"]
 
 
 def test_ls_tells_what_is_here(coterie: Command, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +68,12 @@ def test_ls_tells_what_is_here(coterie: Command, server: Server, monkeypatch: py
     (folder / "b.gz").write_bytes(FILES["b.gz"])
     monkeypatch.setenv("COTERIE_DATA", "far")
     assert state(coterie, "tiny") == ["present", "0.0", "MB", "far/tiny"]
+
+
+def test_ls_tells_the_size_of_a_prepared_file(coterie: Command) -> None:
+    Path("far/natural").mkdir(parents=True)
+    Path("far/natural/wisdm.npz").write_bytes(bytes(250_000))
+    assert state(coterie, "wisdm", "--data", "far") == ["present", "0.2", "MB", "far/natural"]
 
 
 def test_fetch_and_verify(coterie: Command, server: Server) -> None:
@@ -123,6 +132,13 @@ def test_what_only_a_person_can_fetch(coterie: Command) -> None:
     assert "into data/emnist47" in error(coterie, "data", "fetch", "emnist47")
 
 
+def test_what_comes_with_coterie(coterie: Command) -> None:
+    assert "data_files/shipped/heart" in coterie("data", "fetch", "heart").out
+    answer = coterie("data", "verify", "heart")
+    assert answer.code == 0, answer
+    assert answer.out.count("here (its checksum is not known)") == 4
+
+
 @pytest.mark.parametrize("verb", ["fetch", "verify"])
 def test_unknown_names(coterie: Command, verb: str) -> None:
     sentence = error(coterie, "data", verb, "emnist-balancd")
@@ -159,6 +175,16 @@ def test_a_run_finds_what_fetch_put_there(coterie: Command) -> None:
     assert "3 classes" in answer.out
     words = ("--set", EMNIST, "--set", "data.sizes=[1,2]", "--set", "data.overlap=true", "--data", "far")
     assert coterie("check", "small.toml", *words).code == 0
+
+
+def test_a_run_of_real_clients_needs_no_files(coterie: Command) -> None:
+    words = ("--set", "data.set=heart", "--set", "model=iot_mlp")
+    answer = coterie("check", "small.toml", *words)
+    assert answer.code == 0, answer
+    assert "clients with 72 to 176 training samples, 2 classes" in answer.out
+    sentence = error(coterie, "check", "small.toml", *words, "--set", "data.clients=20")
+    assert "dealt to 4 owners" in sentence
+    assert "set data.clients = 4" in sentence
 
 
 def test_a_run_without_its_data(coterie: Command) -> None:

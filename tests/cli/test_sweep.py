@@ -54,6 +54,7 @@ def test_a_sweep_from_its_grid_to_its_table(coterie: Command) -> None:
         (["grid.toml", "--set", 'grid={"train.lr"=[]}'], ["'train.lr' has no values"]),
         (["grid.toml", "--set", 'grid={"train.lrr"=[1]}'], ["lrr"]),
         (["grid.toml", "--ray", "nowhere"], ["--ray 'nowhere'", "HOST:PORT"]),
+        (["grid.toml", "--ray", "local", "--jobs", "2"], ["--jobs 2", "--ray local", "leave out one"]),
         (["grid.toml", "--resume"], ["sweeps/small is not a sweep folder"]),
     ],
 )

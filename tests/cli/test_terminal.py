@@ -80,7 +80,9 @@ def summary(coterie: Command, run: Path) -> dict[str, Any]:
 
 def test_thirty_methods_in_sixty_columns(coterie: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"KD-PDFL with mu1 = {i} and a long name" for i in range(29)]
-    table = "".join(f'"{name}" = {{ name = "KD-PDFL", mu1 = {i} }}\n' for i, name in enumerate(names))
+    table = "".join(
+        f'"{name}" = {{ name = "KD-PDFL", reading = "paper", mu1 = {i} }}\n' for i, name in enumerate(names)
+    )
     text = Path("small.toml").read_text().replace('methods = ["Local", "KD-PDFL"]\n', "")
     Path("many.toml").write_text(text.replace("[data]", f"[methods]\nLocal = {{}}\n{table}\n[data]", 1))
     monkeypatch.setenv("COLUMNS", "60")

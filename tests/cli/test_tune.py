@@ -10,7 +10,7 @@ import pytest
 from coterie import Experiment, Run
 from tests.cli.conftest import Command, Refused, says
 
-SEARCH = 'search={"train.lr"=[0.2,0.3],"methods.KD-PDFL.mu2"=[0.1,0.2]}'
+SEARCH = 'search={"train.lr"=[0.2,0.3],"methods.KD-PDFL.tau"=[0.1,0.2]}'
 
 
 def test_tune_writes_an_experiment_that_runs(coterie: Command) -> None:

@@ -17,6 +17,7 @@ from coterie import Experiment, Run
 from coterie.cli.template import template
 from coterie.core.registry import KINDS, registered
 from coterie.experiment import Data, Evaluate, Exchange, Population, Train, presets
+from coterie.runs.gains import accounts
 from coterie.storage.lock import locked
 from tests.cli.conftest import Command, Refused, says
 from tests.conftest import Install
@@ -89,7 +90,7 @@ def test_run_writes_a_folder_and_says_how_it_went_in_plain_lines(coterie: Comman
 
 def test_settings_seeds_device_folder(coterie: Command) -> None:
     answer = coterie(
-        "run", "small.toml", "--set", "train.lr=0.2", "--set", "methods.KD-PDFL.step=sign",
+        "run", "small.toml", "--set", "train.lr=0.2", "--set", "methods.KD-PDFL.adoption=mix",
         "--set", "train.iterations=6", "--set", 'data.partition={name="dirichlet",alpha=0.5}',
         "--seeds", "1", "--device", "cpu", "--out", "here/and/there", "--no-plots",
     )  # fmt: skip
@@ -97,7 +98,7 @@ def test_settings_seeds_device_folder(coterie: Command) -> None:
     assert "1 seed," in answer.out
     e = Run("here/and/there").experiment
     assert (e.train.lr, e.train.iterations, e.seeds, e.device) == (0.2, 6, (0,), "cpu")
-    assert e.methods["KD-PDFL"].options == {"step": "sign"}
+    assert e.methods["KD-PDFL"].options == {"adoption": "mix"}
     assert e.data.partition.options == {"alpha": 0.5}
     assert not Path("here/and/there/plots").exists()
     assert not Path("runs").exists()
@@ -273,6 +274,7 @@ def test_show_as_json_has_the_promised_keys(coterie: Command, finished: Path) ->
     assert shown["methods"]["Local"]["graph_auc"] is None
     assert shown["methods"]["KD-PDFL"]["bytes_sent"] > 0
     assert 0 <= shown["methods"]["KD-PDFL"]["graph_auc"] <= 1
+    assert 0 <= shown["methods"]["KD-PDFL"]["surely_hurt"] <= 1
     assert shown == Run(finished).summary() == json.loads((finished / "summary.json").read_text())
 
 
@@ -281,7 +283,7 @@ def test_show_as_markdown(coterie: Command, finished: Path) -> None:
     assert header.startswith("| method | personal % |")
     assert rule.startswith("| --- | ---: |")
     assert rows[0].startswith("| Local | ")
-    assert {line.count("|") for line in (header, rule, *rows[:2])} == {8}
+    assert {line.count("|") for line in (header, rule, *rows[:2])} == {9}
 
 
 @pytest.mark.parametrize("state", ["running", "stopped", "failed", "interrupted"])
@@ -299,6 +301,26 @@ def test_show_of_a_run_that_is_not_done(coterie: Command, finished: Path, state:
     assert answer.code == 0
     assert f"{state.capitalize()} at iteration 10 of 20." in " ".join(answer.out.split())
     assert (state != "running") == answer.out.endswith("continue with: coterie run --resume --out half\n")
+
+
+def test_show_tells_of_one_client(coterie: Command, finished: Path) -> None:
+    (account,) = accounts(Run(finished), 1)
+    words = coterie("show", finished, "--client", "1").out.split()
+    assert " ".join(words) == f"KD-PDFL, seed 0: {account.text}"
+    shown = json.loads(coterie("show", finished, "--client", "1", "--seed", "0", "--json").out)
+    assert shown == [account.plain()]
+    assert shown[0]["gain"] == pytest.approx(
+        Run(finished).per_client().query("method == 'KD-PDFL' and seed == 0 and client == 1").vs_local.item(),
+        abs=1e-5,
+    )
+
+
+def test_show_of_a_client_that_is_not_there(refused: Refused, finished: Path) -> None:
+    clients = len(Run(finished).tracks[0].group)
+    says(refused("show", finished, "--client", "99"), f"no client 99; there are 0 to {clients - 1}")
+    says(refused("show", finished, "--client", "1", "--seed", "99"), "no seed 99; there are: 0")
+    says(refused("show", finished, "--seed", "0"), "name the client, too: --client N")
+    says(refused("show", finished, "--client", "1", "--markdown"), "leave out --markdown")
 
 
 def test_ls_of_a_run_that_was_killed(coterie: Command, finished: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coterie.core.algorithm import Adoption, Algorithm, drop_unsound, guarded_adopt, guarded_mix, weighted_sum
+from coterie.core.algorithm import Adoption, Algorithm, drop_unsound, guarded_adopt, guarded_mix
+from coterie.core.messages import weighted_sum
 from coterie.core.sampling import context
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Start, State
@@ -127,7 +128,7 @@ def test_only_what_is_shared_is_adopted(adoption: Adoption) -> None:
 
 def test_defaults_of_the_contract() -> None:
     params, buffers = TASK.init_params(0)
-    first = Sum().init(TASK, Start(params, buffers, torch.zeros(3)), CTX)
+    first = Sum().init(TASK, Start(params, buffers, torch.zeros(3), torch.tensor(0)), CTX)
     assert first.params is params
     assert first.optim == {}
     assert Sum().lr_scale(10) == 1.0

@@ -16,10 +16,10 @@ from coterie.core.registry import registered
 from coterie.core.sampling import first_model
 from coterie.core.task import Task
 from coterie.engine.plan import prepare
-from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment, finished
+from tests.peer.in_memory import InMemoryNetwork
 from tests.peer.lockstep import hosts_of
 from tests.peer.node_factory import Peer, peer_config
 from tests.plugins.models.pretrained import BODY, pretrained

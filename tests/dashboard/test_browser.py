@@ -15,6 +15,7 @@ from coterie.core.toml import dumps
 from coterie.dashboard.export import MOST_BYTES, report
 from coterie.runs import RunFolder
 from tests.dashboard.conftest import SMALL, Open, serving
+from tests.runs.hurt_fixture import gained, sampled
 from tests.runs.run_fixture import CLIENTS, EXPERIMENT, METRICS, WORLDS, metrics
 
 if TYPE_CHECKING:
@@ -170,6 +171,25 @@ def test_the_clients_come_worst_first_and_say_who_is_hurt(window: Open, address:
     page.get_by_label("method").select_option("KD-PDFL")
     page.wait_for_selector(f".client :text('Client {order[0]}') >> visible=true")
     page.wait_for_selector("canvas")
+
+
+def test_the_clients_that_are_surely_hurt_are_marked(window: Open, tmp_path: Path) -> None:
+    sampled(tmp_path / "dealt", [(5, 0), (4, 0), (0, 5)])
+    gained(tmp_path / "owned", [-0.1, 0.1], [-0.1, 0.2])
+    with serving(tmp_path) as served:
+        page = window(f"{served.address}#/run/dealt/clients")
+        page.wait_for_selector(".viewport [data-client]")
+        alone = "than the same client learning alone"
+        assert text(page, ".lead").endswith(f"{alone}, 1 surely (▼), with 95 % confidence.")
+        page.get_by_label("only those hurt").check()
+        assert page.locator(".viewport [data-client]").count() == 2
+        page.get_by_label("only those surely hurt").check()
+        (row,) = page.locator(".viewport [data-client]").all()
+        assert row.locator(".who").inner_text() == "client 0 ▼"
+        assert "surely=on" in page.url
+        page = window(f"{served.address}#/run/owned/clients")
+        page.wait_for_selector(".viewport [data-client]")
+        assert text(page, ".lead").endswith("1 surely (▼), with 95 % confidence over all seeds.")
 
 
 def test_the_keyboard_reaches_everything(window: Open, address: str) -> None:

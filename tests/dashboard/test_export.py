@@ -106,7 +106,16 @@ def test_all_of_the_page_can_be_bundled(entry: str) -> None:
 
 def test_every_figure_in_every_format(small: Run) -> None:
     drawn = images(small)
-    names = ["bytes", "curve-global", "curve-loss", "curve-personal", "gain", "graph-KD-PDFL", "labels"]
+    names = [
+        "bytes",
+        "cost",
+        "curve-global",
+        "curve-loss",
+        "curve-personal",
+        "gain",
+        "graph-KD-PDFL",
+        "labels",
+    ]
     assert sorted(drawn) == sorted(f"{n}.{k}" for n in names for k in FORMATS)
     starts = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
     for name, content in drawn.items():

@@ -19,11 +19,13 @@ from coterie.dashboard.incremental import Evaluations, bisection_order
 from coterie.dashboard.sources import RunIndex, RunSource
 from coterie.dashboard.views.graph import NOT_MET, SELF, affinity, clustered, places
 from coterie.runs import RunFolder
-from coterie.runs.graph import Graph, graph, graph_auc
+from coterie.runs.gains import WorldGains, accounts
+from coterie.runs.graph import CollaborationGraph, graph, graph_auc
 from coterie.runs.jsonl_index import JsonlIndex
 from coterie.runs.metrics import by_name
 from coterie.runs.results import columns
 from coterie.runs.summary import curve
+from tests.runs.hurt_fixture import sampled
 from tests.runs.run_fixture import CLIENTS, EXCHANGES, EXPERIMENT, METRICS, WORLDS, make
 
 WORLD = {"method": "KD-PDFL", "seed": "1"}
@@ -106,7 +108,43 @@ def test_clients_and_who_is_hurt(tmp_path: Path) -> None:
     np.testing.assert_allclose(seen["gain"], [0.1, 0.0, 0.2, -0.1], atol=1e-9)
     other = source.answer("clients", {"method": "KD-PDFL", "seed": "1"})
     assert (other["diverged"], other["personal"][3], other["gain"][3]) == ([3], None, None)
-    assert source.answer("clients", {"method": "Local", "seed": "0"})["gain"] is None
+    alone = source.answer("clients", {"method": "Local", "seed": "0"})
+    assert (alone["gain"], alone["surely"]) == (None, None)
+    assert seen["surely"] is None, "the run did not record which samples were right"
+
+
+def test_clients_and_who_surely_lost_or_gained(tmp_path: Path) -> None:
+    source = RunSource(sampled(tmp_path / "made", [(5, 0), (4, 0), (0, 5)]).path)
+    assert source.answer("clients", {})["surely"] == [-1, 0, 1]
+    world = {"method": "FedAvg", "seed": "0"}
+    accounts = [source.answer("client", {**world, "client": str(k)})["account"] for k in range(3)]
+    assert [account["surely"] for account in accounts] == ["lost", "neither", "gained"]
+    assert source.answer("overview", {})["table"]["surely hurt"][1]["text"] == "33%"
+    assert source.answer("clients", {"method": "Local", "seed": "0"})["surely"] is None
+
+
+def test_a_client_is_told_what_coterie_show_tells(small: Run) -> None:
+    source = RunSource(small.path)
+    for account in accounts(small, 3, seed=1):
+        asked = {"method": account.method, "seed": "1", "client": "3"}
+        assert source.answer("client", asked)["account"] == account.plain()
+    tally = source.answer("clients", {"method": "FedAvg", "seed": "1"})["tally"]
+    worlds = by_name(small.tracks)["FedAvg"]
+    assert tally == WorldGains(worlds[1], worlds).tally()
+
+
+def test_a_client_that_exchanges_nothing_is_complete(tmp_path: Path) -> None:
+    """The page asks again until it is, and so does a report."""
+    source = RunSource(sampled(tmp_path / "made", [(5, 0), (4, 0)]).path)
+    assert source.answer("client", {"method": "FedAvg", "seed": "0", "client": "0"})["complete"] == 1
+
+
+def test_of_a_large_run_the_latest_exchanges_tell_what_goes_with_a_gain(
+    small: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = RunSource(small.path).answer("client", {**WORLD, "client": "3"})["account"]
+    monkeypatch.setattr("coterie.dashboard.incremental._LARGE", 0)
+    assert RunSource(small.path).answer("client", {**WORLD, "client": "3"})["account"] == whole
 
 
 # Reading
@@ -188,7 +226,7 @@ def test_of_a_large_run_the_latest_exchanges_come_first(
 def test_groups_that_listen_to_themselves_lie_and_stand_together() -> None:
     group = np.arange(24) % 3
     same = (group[:, None] == group[None, :]) & ~np.eye(24, dtype=bool)
-    near = affinity(Graph(np.where(same, 1.0, 0.01), ~np.eye(24, dtype=bool)))
+    near = affinity(CollaborationGraph(np.where(same, 1.0, 0.01), ~np.eye(24, dtype=bool)))
     order = clustered(near)
     assert (np.diff(group[order]) != 0).sum() == 2, "each group in one piece"
     at = places(near, order)
@@ -202,7 +240,9 @@ def test_groups_that_listen_to_themselves_lie_and_stand_together() -> None:
 
 @pytest.mark.parametrize("clients", [2, 3])
 def test_the_smallest_graphs_have_places(clients: int) -> None:
-    near = affinity(Graph(np.zeros((clients, clients)), np.zeros((clients, clients), dtype=bool)))
+    near = affinity(
+        CollaborationGraph(np.zeros((clients, clients)), np.zeros((clients, clients), dtype=bool))
+    )
     assert np.isfinite(places(near, clustered(near))).all()
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
-from coterie.data_files.catalogue import Archive
+from coterie.data_files.catalogue import Download
 
 Answer: TypeAlias = "Callable[[Handler], None]"
 
@@ -29,9 +29,9 @@ class Server(ThreadingHTTPServer):
         self.closing = threading.Event()
 
     @property
-    def source(self) -> Archive:
+    def source(self) -> Download:
         url = f"http://127.0.0.1:{self.server_port}/files/all.zip"
-        return Archive(url, len(self.content), hashlib.md5(self.content).hexdigest())
+        return Download(url, len(self.content), hashlib.md5(self.content).hexdigest())
 
     def handle_error(self, *_: Any) -> None:
         """A client that goes away is none."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import zipfile
@@ -94,8 +95,47 @@ def test_what_to_do_by_hand(server: Server, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name, entry in catalogue().items() if not entry.archive])
+@pytest.mark.parametrize(
+    "name", [n for n, entry in catalogue().items() if not (entry.fetchable or entry.shipped)]
+)
 def test_what_only_a_person_can_get(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=f"{name} cannot be fetched by a program: .* into {tmp_path}/{name}"):
         fetch(catalogue()[name], tmp_path, Told(), no_pause)
     assert not list(tmp_path.iterdir())
+
+
+def test_files_that_come_one_by_one(server: Server, tmp_path: Path) -> None:
+    """The server hands out the same content, whatever it is asked for."""
+    source = server.source
+    sources = [source._replace(url=source.url.replace("all.zip", name)) for name in ("a", "b")]
+    files = tuple(File(name, source.size, download=one) for name, one in zip("ab", sources, strict=True))
+    alone = dataclasses.replace(entry(server), archive=None, files=files)
+    assert alone.fetchable
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "b").write_bytes(server.content[:-1] + b"?")
+    told = Told()
+    assert fetch(alone, tmp_path, told, no_pause) == tmp_path / "tiny"
+    assert held(tmp_path / "tiny") == {"a": server.content, "b": server.content}
+    assert [notice.split()[1] for notice in told.notices] == [f"{one.url}," for one in sources]
+    fetch(alone, tmp_path, told, no_pause)
+    assert len(server.asked) == 2
+    (tmp_path / "tiny" / "a").unlink()
+    server.plan = [page(b"gone", status=404)]
+    with pytest.raises(DataError, match=r"404 Not Found\. If trying again does not help, put it into"):
+        fetch(alone, tmp_path, told, no_pause)
+
+
+def test_a_prepared_file_does_in_place_of_all(server: Server, tmp_path: Path) -> None:
+    ready = dataclasses.replace(entry(server), prepared="tiny.npz")
+    (tmp_path / "tiny.npz").touch()
+    assert fetch(ready, tmp_path, Told(), no_pause) == tmp_path / "."
+    assert ready.held_files(tmp_path) == [tmp_path / "tiny.npz"]
+    assert server.asked == []
+
+
+def test_files_that_are_missing(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(FILES["a.gz"])
+    with pytest.raises(
+        DataError, match=f"there is no {tmp_path}/b.gz; run: coterie data fetch tiny --data {tmp_path}"
+    ):
+        entry(server).held_files(tmp_path)

@@ -14,7 +14,7 @@ from coterie.core.algorithm import Algorithm
 from coterie.core.streams import Stream
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Probe, Start, State
-from coterie.plugins.algorithms.kd_pdfl import KDPDFL
+from coterie.plugins.algorithms.kd_pdfl import PaperReading
 
 Shape = tuple[int, ...]
 
@@ -234,11 +234,11 @@ class Counting(Algorithm):
 
 
 @dataclass(frozen=True)
-class SecondModel(KDPDFL):
+class SecondModel(PaperReading):
     """KD-PDFL that keeps the running mean of its models in memory."""
 
     def init(self, task: Task, start: Start, ctx: Context) -> State:
-        return KDPDFL.init(self, task, start, ctx)._replace(memory=dict(start.params))
+        return PaperReading.init(self, task, start, ctx)._replace(memory=dict(start.params))
 
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
         new, info = task.step(state, batch)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from coterie.core.registry import registered
 from coterie.core.task import Task
-from coterie.core.types import Batch, Context, State, Tensors
+from coterie.core.types import State
 from coterie.engine.analytic import analytic_model
 from coterie.engine.checkpoint import load
-from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution, _step
+from coterie.engine.execution import AnalyticExecution, Execution, LocalStep, VmapExecution, step_alone
 from coterie.engine.layout import AlgorithmGroup
 from coterie.engine.plan import Plan, prepare
 from coterie.engine.runner import simulate
@@ -23,6 +23,7 @@ from tests.trees import one_by_one
 
 __all__ = [
     "EVERY_METHOD",
+    "KINDS",
     "LoopExecution",
     "Outcome",
     "by_hand",
@@ -34,9 +35,15 @@ __all__ = [
 ]
 
 EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in registered("algorithm")} | {
-    "FedAvg+": {"switch": 12}
+    "DisPFL": {"density": 90},
+    "FedAvg+": {"switch": 12},
 }
-"""Every method there is; FedAvg+ turns to Reptile half-way."""
+"""Every method there is; FedAvg+ turns to Reptile half-way. Of five units some would have no input with
+half of the weights: then rounding decides on which side of ReLU's corner a normalised unit lies."""
+
+KINDS = ("Local", "FedAvg", "KD-PDFL", "Ditto", "PENS", "L2C", "CoBo")
+"""One each that sends nothing, averages, looks, has a second model, asks some, holds samples out, answers:
+for what costs seconds a method. All methods are in tests/replay, in lockstep and in the conformance suite."""
 
 PLAIN: dict[str, Any] = {
     "seeds": [0],
@@ -155,19 +162,11 @@ class LoopExecution(Execution):
     def __init__(self, task: Task) -> None:
         self.task = task
 
-    def step(
-        self,
-        group: AlgorithmGroup,
-        hyper: Tensors,
-        state: State,
-        batch: Batch,
-        ctx: Context,
-        learns: Tensor | None,
-    ) -> tuple[State, Tensor]:
-        def one(*given: Any) -> tuple[State, Tensor]:
-            return _step(self.task, group, *given, *([None] if learns is None else []))
+    def step(self, group: AlgorithmGroup, given: LocalStep) -> tuple[State, Tensor]:
+        def one(*parts: Any) -> tuple[State, Tensor]:
+            return step_alone(self.task, group, LocalStep(*parts))
 
-        return one_by_one(one)(*(g for g in (hyper, state, batch, ctx, learns) if g is not None))
+        return one_by_one(one)(*(part for part in given if part is not None))
 
 
 def simulator(experiment: Experiment, progress: Watcher | None = None) -> Simulator:

@@ -10,7 +10,7 @@ from coterie.core.errors import ConfigError, CoterieError, ModelError
 from coterie.core.registry import registered
 from coterie.engine.plan import prepare
 from tests.engine.recording import Watcher
-from tests.engine.small import EVERY_METHOD, experiment
+from tests.engine.small import EVERY_METHOD, KINDS, experiment
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,12 @@ def test_a_factory_must_give_a_module() -> None:
     ("changes", "words"),
     [
         ({"train__batch": 1, "model__norm": "batch"}, "'2' (BatchNorm1d)"),
-        ({"methods": {"KD-PDFL": {"outputs": "9"}}}, "no layer '9'; there are: 0, 1, 2"),
+        ({"methods": {"KD-PDFL": {"reading": "paper", "outputs": "9"}}}, "no layer '9'; there are: 0, 1, 2"),
         ({"methods": {"FedAvg": {"share": "body.*"}}}, "'body.*' matches no tensor; there are: 1.weight"),
-        ({"methods": {"KD-PDFL": {"distance": "wasserstein3"}}}, "unknown distance 'wasserstein3'"),
+        (
+            {"methods": {"KD-PDFL": {"reading": "paper", "distance": "wasserstein3"}}},
+            "unknown distance 'wasserstein3'",
+        ),
         ({"device": "cuda:7"}, "device 'cuda:7' is not available here"),
         ({"device": "cpu:5"}, "device 'cpu:5' is not available here: expected cpu, cuda or cuda:1"),
         ({"device": "toaster"}, "device 'toaster' is not available here"),
@@ -62,7 +65,7 @@ def test_settings_that_do_not_fit(changes: dict[str, Any], words: str) -> None:
 
 def test_every_method_is_tried() -> None:
     """The last of them is refused as the first would be."""
-    methods = {**EVERY_METHOD, "last": {"name": "KD-PDFL", "outputs": "nowhere"}}
+    methods = {**EVERY_METHOD, "last": {"name": "KD-PDFL", "reading": "paper", "outputs": "nowhere"}}
     with pytest.raises(ConfigError, match="no layer 'nowhere'"):
         prepare(experiment(methods=methods))
 
@@ -77,6 +80,9 @@ def test_every_method_is_tried() -> None:
         ("loss of each", "methods.mine: local must report 'loss' of shape [], one number, got [4]"),
         ("offer", "methods.mine: offer must give a dict of tensors, got list"),
         ("integers", "offer must give floating-point tensors, but 'count' is int64 of shape [2]"),
+        ("question", "methods.mine: question must give a dict of tensors, got NoneType"),
+        ("reply", "methods.mine: reply must give tensors to a star that asks, got none"),
+        ("reply of integers", "reply must give floating-point tensors, but 'count' is int64 of shape [2]"),
         ("extra axis", "'1.weight' must be float64 of shape [5, 6], got float64 of shape [2, 5, 6]"),
         ("other type", "'1.weight' must be float64 of shape [5, 6], got float16 of shape [5, 6]"),
         ("missing", "methods.mine: mix: params: '1.weight' is missing"),
@@ -105,9 +111,11 @@ def test_methods_that_do_not_keep_the_contract(how: str, words: str) -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"dtype": "float32"}, {"train__batch": 1}])
 def test_methods_and_attacks_that_do(changes: dict[str, Any]) -> None:
-    methods = {**EVERY_METHOD, "mine": {"name": "tests.engine.wrong:Method"}}
-    attacks = ["none", *registered("attack"), "tests.engine.wrong:Lie"]
-    prepare(experiment(methods=methods, grid={"attack": attacks}, **changes))
+    mine = {"name": "tests.engine.wrong:Method"}
+    attacks = [*registered("attack"), "tests.engine.wrong:Lie"]
+    prepare(experiment(methods={**EVERY_METHOD, "mine": mine}, **changes))
+    some = {name: EVERY_METHOD[name] for name in KINDS}
+    prepare(experiment(methods={**some, "mine": mine}, grid={"attack": attacks}, **changes))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +150,9 @@ def test_attacks_that_do_not_keep_the_contract(how: str, words: str) -> None:
 )
 def test_distances_that_do_not_fit(name: str, words: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        prepare(experiment(methods={"KD-PDFL": {"distance": f"tests.engine.wrong:{name}"}}))
+        prepare(
+            experiment(methods={"KD-PDFL": {"reading": "paper", "distance": f"tests.engine.wrong:{name}"}})
+        )
     assert words in str(raised.value)
 
 

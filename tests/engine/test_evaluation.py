@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +15,7 @@ from coterie.core.data import Federation, Split
 from coterie.core.task import Task
 from coterie.core.types import Probe, State
 from coterie.engine.batches import StackedData
-from coterie.engine.evaluation import Predictor, accuracies, accuracy, predictors
+from coterie.engine.evaluation import Predictor, accuracies, accuracy, correct, predictors
 from coterie.engine.layout import take_clients
 from tests.engine.small import hard, simulator
 from tests.plugins.algorithms.everything import Everything
@@ -48,6 +51,25 @@ def test_accuracy_by_hand() -> None:
     assert found["validation"][1] == 0.0
 
 
+def test_which_personal_samples_are_right_by_hand() -> None:
+    """Six of the first client, then the only one of the second."""
+    assert correct(*two_clients()).tolist() == [True] * 6 + [False]
+
+
+def test_the_last_evaluation_records_which_samples_were_right() -> None:
+    """In bits that lie as the clients' samples do; each client's share of ones is its accuracy."""
+    s = simulator(hard(methods=["Local", "FedAvg"], seeds=[0, 1], data__test=13))
+    while s.t < s.stack.iterations:
+        assert not any("correct" in row for row in s.evaluate())
+        s.step_to_next_event()
+    for row, member in zip(s.evaluate(), s.stack.members, strict=True):
+        count = s.stack.data.personal.count[member.clients].numpy()
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(row["correct"]), dtype=np.uint8))
+        assert len(bits) == -(-count.sum() // 8) * 8
+        clients = np.split(bits, np.cumsum(count))[:-1]
+        assert [own.mean() for own in clients] == pytest.approx(row["personal"])
+
+
 @pytest.mark.parametrize("chunk", [1, 200, 1000])
 def test_in_several_goes_it_is_the_same(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     s = simulator(hard(methods=["Local", "FedAvg"], seeds=[0, 1]))
@@ -55,8 +77,10 @@ def test_in_several_goes_it_is_the_same(chunk: int, monkeypatch: pytest.MonkeyPa
     parts = predictors(s.stack, s.clients, s.t)
     assert len(parts) == 1
     whole = accuracies(s.stack.task, s.stack.data, parts)
+    bits = correct(s.stack.task, s.stack.data, parts)
     monkeypatch.setattr("coterie.engine.memory_budget.TEMPORARY_BYTES", chunk)
     same(accuracies(s.stack.task, s.stack.data, parts), whole)
+    assert torch.equal(correct(s.stack.task, s.stack.data, parts), bits)
 
 
 def test_no_samples_at_all() -> None:
@@ -64,6 +88,7 @@ def test_no_samples_at_all() -> None:
     none = feed.validation
     part = type(none)(none.index[:0], none.label[:0], none.first * 0, none.count * 0)
     assert bool(accuracy(task, feed, part, one).isnan().all())
+    assert correct(task, dataclasses.replace(feed, personal=part), [one]).tolist() == []
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from coterie.core.algorithm import Algorithm
+from coterie.core.algorithm import Adoption, Algorithm
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Reachable, State
 from coterie.engine.layout import take_clients
@@ -99,7 +99,7 @@ def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
     for heard in (0, 1):
         s = at_rest({"name": method})
         for tensors in (s.clients.whole.params, s.clients.parts[0].memory):  # whichever model is sent
-            for tensor in tensors.values():
+            for tensor in filter(torch.is_floating_point, tensors.values()):
                 tensor[2] = torch.inf
         events = s.exchanges.mix(meeting(s, [1], [[0, 2]], [[1, heard]]), 5)
         assert all(e["neighbours"] == [0] for e in events)
@@ -121,6 +121,37 @@ def test_a_reply_that_is_not_finite_counts_as_lost(method: str) -> None:
 def test_the_size_of_a_message(method: Any, numbers: int, dtype: str, size: int) -> None:
     s = at_rest(method, dtype=dtype)
     assert [m.weight for m in s.exchanges.mail] == [numbers * size]
+
+
+@pytest.mark.parametrize(
+    ("method", "precision", "size"),
+    [
+        ("Local", "int8", 0),
+        ("FedAvg", "half", 53 * 2),
+        ("FedAvg", "int8", 53 + 4 * (5 + 1 + 3 + 1)),  # rows of two matrices, two biases: ten scales
+        # Half of 45 weights, a bit for each, 8 biases and the scales as they are.
+        ({"name": "DisPFL", "density": 50}, "half", 45 + 6 + 8 * 2),
+        ({"name": "DisPFL", "density": 50}, "int8", 23 + 6 + 8 + 4 * 10),
+    ],
+)
+def test_the_size_of_a_rounded_message(method: Any, precision: str, size: int) -> None:
+    s = at_rest(method, exchange__precision=precision)
+    assert [m.weight for m in s.exchanges.mail] == [size]
+
+
+def test_a_model_beyond_half_precision_is_not_heard() -> None:
+    s = at_rest(exchange__precision="half", train__iterations=7, train__personalize=0.0)
+    (star,) = s.stack.members[0].schedule.meeting(5).star.tolist()
+    while s.t < 4:
+        s.step_to_next_event()
+    huge = (star + 1) % 4
+    s.clients.whole.params["1.weight"][huge] = 7e4
+    before = clone(s.clients.whole.params)
+    s.step_to_next_event()
+    for k, own in before.items():
+        others = torch.stack([own[i] for i in range(4) if i not in (star, huge)]).half().to(own)
+        mean = (own[star] + others.sum(dim=0)) / 3  # the own model is not rounded
+        torch.testing.assert_close(s.clients.whole.params[k][star], mean, rtol=0, atol=1e-15)
 
 
 def test_running_statistics_travel_but_counters_do_not() -> None:
@@ -159,7 +190,7 @@ def test_a_lost_reply_is_sent_all_the_same_but_a_star_that_heard_none_is_silent(
 
 def test_what_is_written_down_is_what_is_remembered() -> None:
     """The weights of an event are the entries of the star's row; others' rows stay as they were."""
-    s = simulator(hard(methods={"KD-PDFL": {}}, seeds=[0, 1]))
+    s = simulator(hard(methods={"KD-PDFL": {"reading": "paper"}}, seeds=[0, 1]))
     kinds = set()
     rows = 0
     while s.t < s.stack.iterations:
@@ -280,12 +311,12 @@ def test_only_those_who_are_asked_are_heard_told_and_counted() -> None:
             assert torch.equal(now[i], now[star]) == (i in asked or i == star), k
 
 
-def test_a_broadcast_counts_though_nobody_listens() -> None:
-    """Every algorithm has the same messages: 53 numbers from each of three neighbours, and to each."""
+def test_there_is_no_broadcast_where_nobody_listens() -> None:
+    """53 numbers from each of three neighbours, and nothing to them."""
     s = at_rest({"name": "FedAvg", "adoption": "ignore"}, train__iterations=7, train__personalize=0.0)
     while s.t < 7:
         s.step_to_next_event()
-    assert int(s.bytes[0]) == 2 * 3 * 53 * 8
+    assert int(s.bytes[0]) == 3 * 53 * 8
 
 
 @dataclass(frozen=True)
@@ -305,6 +336,93 @@ def test_an_offer_that_looks_is_given_the_senders_own_samples() -> None:
     (row,) = s.exchanges.mix(meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]), 5)
     assert row["distance"] == s.stack.data.owned[[0, 3]].tolist()
     assert [mail.looks for mail in at_rest("KD-PDFL").exchanges.mail] == [False]
+
+
+@dataclass(frozen=True)
+class Curious(FedAvg):
+    """Asks with the own bias; replies with what it was asked and the own bias, and broadcasts nothing."""
+
+    adoption: Adoption = "ignore"
+
+    def question(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        return {"asked": state.params["3.bias"] + 0 * probe.x.sum()}
+
+    def reply(self, task: Task, state: State, question: Message, probe: Probe, ctx: Context) -> Message:
+        return {**question, "size": probe.mask.sum().to(probe.size)[None], "bias": state.params["3.bias"]}
+
+    def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        return {}
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        biases = {"3.bias": inbox.messages["bias"].sum(dim=0)}
+        return task.merge(state, biases), {k: inbox.messages[k] for k in ("asked", "size", "bias")}
+
+
+CURIOUS = "tests.engine.test_exchange:Curious"
+
+
+def test_every_neighbour_replies_to_the_question_of_its_star() -> None:
+    s = at_rest(CURIOUS)
+    bias = s.clients.whole.params["3.bias"].clone()
+    one, other = s.exchanges.mix(meeting(s, [1, 2], [[0, 2, 3], [0, 1, 0]], [[1, 0, 1], [1, 1, 0]]), 5)
+    assert one["asked"] == [bias[1].tolist()] * 2
+    assert one["bias"] == bias[[0, 3]].tolist()
+    assert [n for (n,) in one["size"]] == s.stack.data.owned[[0, 3]].tolist()
+    assert other["asked"] == [bias[2].tolist()] * 2
+    assert other["bias"] == bias[[0, 1]].tolist()  # as they were before the exchange
+    assert torch.equal(s.clients.whole.params["3.bias"][1], bias[0] + bias[3])
+
+
+def test_questions_and_replies_are_counted() -> None:
+    """A question of 3 numbers and a reply of 3 + 1 + 3 of each of three neighbours, and no broadcast."""
+    s = at_rest(CURIOUS, train__iterations=7, train__personalize=0.0)
+    (mail,) = s.exchanges.mail
+    assert (mail.weight, mail.size, mail.asked) == (0, 0, 10 * 8)
+    while s.t < 7:
+        s.step_to_next_event()
+    assert int(s.bytes[0]) == 3 * 10 * 8
+
+
+def test_the_room_for_replies_is_what_they_are_made_of() -> None:
+    s = at_rest(CURIOUS)
+    most = int(s.stack.data.owned[0])
+    state, question, reply, samples = 53, 3, 7, 6 * most
+    assert [mail.room for mail in s.exchanges.mail] == [(state + question + reply + samples) * 8]
+
+
+def test_attackers_lie_when_they_answer() -> None:
+    s = at_rest(CURIOUS, attack={"name": "sign_flip", "share": 0.5, "scale": 1.0})
+    lies = s.stack.groups[0].attacker.tolist()
+    star = lies.index(False)
+    others = [i for i in range(4) if i != star]
+    bias = s.clients.whole.params["3.bias"].clone()
+    (row,) = s.exchanges.mix(meeting(s, [star], [others], [[1, 1, 1]]), 5)
+    for i, reply in zip(others, row["bias"], strict=True):
+        assert reply == ((-1 if lies[i] else 1) * bias[i]).tolist()
+
+
+def test_gradients_of_exchanges_are_counted() -> None:
+    """Three neighbours, two replies of whom are heard: each takes one, and the star one for each."""
+    methods = {"both": {"name": "CoBo"}, "one": {"name": "CoBo", "sides": "one"}, "FedAvg": {}}
+    s = simulator(experiment(methods=methods, train__iterations=7))
+    found = s.exchanges.gradients(meeting(s, [1], [[0, 2, 3]], [[1, 0, 1]]))
+    names = [m.world.name for m in s.stack.members]
+    assert dict(zip(names, found.tolist(), strict=True)) == {"both": 3 + 2, "one": 3 + 1, "FedAvg": 0}
+    while s.t < 7:
+        s.step_to_next_event()
+    # all hear each other: 4 clients with 5 local steps, and one exchange
+    assert dict(zip(names, (r["gradients"] for r in s.evaluate()), strict=True)) == {
+        "both": 20 + 6,
+        "one": 20 + 4,
+        "FedAvg": 20,
+    }
+
+
+def test_what_a_method_carries_is_told_in_models() -> None:
+    """A model of 53 numbers; Ditto carries two more, KD-PDFL one, its count, and two rows of four."""
+    s = simulator(experiment(methods=["FedAvg", "Ditto", "KD-PDFL"]))
+    carried = {m.world.name: r["models_carried"] for m, r in zip(s.stack.members, s.evaluate(), strict=True)}
+    assert carried == {"FedAvg": 0.0, "Ditto": 2.0, "KD-PDFL": pytest.approx((53 + 1 + 8) / 53)}
 
 
 def test_gradients_are_counted() -> None:

@@ -41,6 +41,14 @@ def test_attackers_lie_there_as_here(tmp_path: Path) -> None:
         same(got[key].tensors, outcome.tensors, 1e-10)
 
 
+def test_messages_are_rounded_there_as_here(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"methods": EVERY_METHOD, "grid": {"exchange.precision": ["half", "int8"]}}
+    want = run(experiment(**changes), tmp_path / "cpu")
+    got = run(experiment(**changes, device="cuda"), tmp_path / "cuda")
+    for key, outcome in want.items():
+        same(got[key].tensors, outcome.tensors, 1e-10)
+
+
 def test_the_same_bits_each_time(tmp_path: Path) -> None:
     e = hard(methods=EVERY_METHOD, device="cuda", dtype="float32", model__dropout=0.0)
     first, again = run(e, tmp_path / "first"), run(e, tmp_path / "again")

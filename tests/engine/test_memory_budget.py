@@ -9,7 +9,8 @@ from tests.engine.small import experiment
 
 def test_what_a_method_remembers_is_counted() -> None:
     """In float64, four clients each: a row of W is there for every method, a second model for one."""
-    methods = {"FedAvg": {}, "KD-PDFL": {}, "mine": {"name": "tests.engine.nets:SecondModel"}}
+    mine = {"name": "tests.engine.nets:SecondModel"}
+    methods = {"FedAvg": {}, "KD-PDFL": {"reading": "paper"}, "mine": mine}
     plan = prepare(experiment(methods=methods))
     (stack,) = plan.stacks
     need = {m.world.label: world_bytes(m.world, m.federation, stack.task) for m in stack.members}

@@ -15,7 +15,7 @@ from coterie.engine.plan import Plan, prepare
 from coterie.engine.runner import simulate
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
-from tests.engine.small import EVERY_METHOD, hard, outcome
+from tests.engine.small import EVERY_METHOD, KINDS, hard, outcome
 from tests.trees import same
 
 
@@ -36,7 +36,7 @@ def equal(got: Recording, want: Recording, plan: Plan) -> None:
 
 
 def one_stack() -> Experiment:
-    return hard(methods=EVERY_METHOD)
+    return hard(methods={name: EVERY_METHOD[name] for name in (*KINDS, "DisPFL", "IFCA")})
 
 
 def three_stacks() -> Experiment:

@@ -45,6 +45,16 @@ class Method(Algorithm):
             return list(state.params.values())
         return {"count": torch.ones(2).long()} if self.how == "integers" else task.select(state)
 
+    @property
+    def answers(self) -> bool:
+        return self.how in ("question", "reply", "reply of integers")
+
+    def question(self, task: Task, state: State, probe: Probe, ctx: Context) -> Any:
+        return None if self.how == "question" else {}
+
+    def reply(self, task: Task, state: State, question: Message, probe: Probe, ctx: Context) -> Any:
+        return {"count": torch.ones(2).long()} if self.how == "reply of integers" else {}
+
     def ask(self, task: Task, state: State, reachable: Reachable, ctx: Context) -> Any:
         return reachable.slot if self.how == "ask" else reachable.mask
 

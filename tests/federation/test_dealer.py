@@ -352,6 +352,7 @@ def test_owned_data_keep_the_same_share_of_each_label_for_validation(tmp_path: P
     world = experiment(set=save(tmp_path, **columns), clients=3)
     for seed in range(5):
         f = Dealer(None).federation(world, seed)
+        assert f.owned
         assert f.train.count.tolist() == [35, 35, 35]
         for names in labels(f.validation):
             assert names.bincount().tolist() in ([2, 5], [3, 4])  # 7/3 and 14/3, rounded at random

@@ -82,3 +82,13 @@ def test_unsound(train: Samples, test: Samples | None, message: str) -> None:
 def test_one_class_is_none() -> None:
     with pytest.raises(DataError, match="at least 2 classes, got 1"):
         validate_dataset(Dataset(Samples(X, Y * 0), None, ("a",)), "mine")
+
+
+def test_an_owner_may_have_a_larger_number_than_there_are_test_samples() -> None:
+    train = Samples(torch.zeros(3, 1), torch.tensor([0, 1, 0]), owner=torch.tensor([0, 1, 2]))
+    test = Samples(torch.zeros(1, 1), torch.tensor([1]), owner=torch.tensor([2]))
+    data = Dataset(train, test, ("a", "b"))
+    assert validate_dataset(data, "mine") is data
+    stranger = Samples(torch.zeros(1, 1), torch.tensor([1]), owner=torch.tensor([3]))
+    with pytest.raises(DataError, match="mine, test part: owner must be from 0 to 2, got 3 to 3"):
+        validate_dataset(Dataset(train, stranger, ("a", "b")), "mine")

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.core.types import State
+from coterie.core.types import Message, State
 from coterie.experiment import World
 from coterie.federation import Dealer
 from coterie.peer.learning.client import Client, ClientData, LocalClient, ReceivedMessage
+from coterie.peer.node import schema_of
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope, Transport
 from coterie.peer.transport.schema import Schema
@@ -28,12 +29,23 @@ class Host:
 
     def __init__(self, name: str, local_client: LocalClient) -> None:
         self.name, self.local_client = name, local_client
-        self.schema = Schema.of(local_client.offer())
+        self.schema = schema_of(local_client.client)
         self.pushed: list[ModelEnvelope] = []
 
-    async def offer(self, asker: str) -> ModelEnvelope:
-        now = self.local_client.now
-        return codec.seal(self.schema, self.name, RUN, now.version, self.local_client.offer())
+    def sealed(self, schema: Schema, message: Message) -> ModelEnvelope:
+        """A message of this moment."""
+        return codec.seal(schema, self.name, RUN, self.local_client.now.version, message)
+
+    def question(self) -> ModelEnvelope | None:
+        """What it asks, if its method has a question."""
+        if self.schema.question is None:
+            return None
+        return self.sealed(self.schema.question, self.local_client.question())
+
+    async def reply(self, asker: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
+        if question is None or self.schema.reply is None:
+            return self.sealed(self.schema, self.local_client.offer())
+        return self.sealed(self.schema.reply, self.local_client.reply(question.message))
 
     async def deliver(self, letter: ModelEnvelope) -> bool:
         self.pushed.append(letter)
@@ -46,7 +58,7 @@ class Host:
 def hosts_of(world: World) -> list[Host]:
     """All clients of a world."""
     e = world.experiment
-    federation = Dealer(None).federation(e, world.seed)
+    federation = Dealer(None).of(world)
     parts = (ClientData.of(federation, i, getattr(torch, e.dtype)) for i in range(e.data.clients))
     return [Host(f"p{i}", LocalClient(Client.of(world, own, i, i))) for i, own in enumerate(parts)]
 
@@ -66,7 +78,7 @@ async def advance(
             continue
         for host in hosts:
             host.local_client.idle()
-        if not hosts[0].local_client.offer():  # a method that sends nothing
+        if not (hosts[0].schema.reply or hosts[0].schema).entries:  # a method that sends nothing
             continue
         if phase == "exchange":
             meeting = schedule.meeting(t)
@@ -76,7 +88,7 @@ async def advance(
             }
             replies = {
                 star: [
-                    await transports[star].pull(hosts[j].name, addresses[j])
+                    await transports[star].pull(hosts[j].name, addresses[j], hosts[star].question())
                     for j in heard
                     if j in asked[star]
                 ]
@@ -88,7 +100,7 @@ async def advance(
         else:
             meeting = schedule.meeting(t - 1)
             for star, told in _pairs(meeting, meeting.told):
-                letter = await hosts[star].offer("")
+                letter = await hosts[star].reply("")
                 for j in told:
                     if j in asked.get(star, ()):
                         assert await transports[star].push(hosts[j].name, addresses[j], letter)

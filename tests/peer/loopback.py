@@ -119,7 +119,7 @@ class FakeNode:
         """If there is one: an offer waits for it."""
         self.asked = asyncio.Semaphore(0)
 
-    async def offer(self, asker: str) -> ModelEnvelope:
+    async def reply(self, asker: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
         self.asked.release()
         if self.hold is not None:
             await self.hold.wait()

@@ -14,7 +14,7 @@ from coterie.peer.membership.directory import StaticDirectory
 from coterie.peer.node import Node
 from coterie.peer.persistence.checkpoint import StateFolder
 from coterie.peer.persistence.life import Life
-from coterie.peer.transport.in_memory import InMemoryNetwork
+from tests.peer.in_memory import InMemoryNetwork
 from tests.waiting import eventually
 
 __all__ = ["Peer", "lone_node", "peer_config"]

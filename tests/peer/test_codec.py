@@ -111,7 +111,7 @@ def test_a_letter_of_another_model_is_not_sealed() -> None:
         (
             {"terms": TERMS._replace(protocol=7).encode()},
             Reason.PROTOCOL,
-            "another protocol: p1 has '2', p0 has '7'",
+            "another protocol: p1 has '3', p0 has '7'",
         ),
         ({"terms": TERMS._replace(federation="x").encode()}, Reason.FEDERATION, "p1 has 'wards', p0 has 'x'"),
         ({"terms": TERMS._replace(run="x").encode()}, Reason.RUN, "p1 has 'run-1', p0 has 'x'"),

@@ -13,10 +13,11 @@ import pytest
 from coterie.core.registry import registered
 from coterie.engine.plan import prepare
 from coterie.experiment import Experiment, World
+from coterie.peer.errors import Reason, Refused
 from coterie.peer.transport.grpc_client import GrpcTransport
 from coterie.peer.transport.grpc_server import GrpcServer
-from coterie.peer.transport.in_memory import InMemoryNetwork
-from tests.engine.small import EVERY_METHOD, Outcome, finished, hard
+from tests.engine.small import EVERY_METHOD, KINDS, Outcome, finished, hard
+from tests.peer.in_memory import InMemoryNetwork
 from tests.peer.lockstep import RUN, Host, advance, hosts_of, tensors
 from tests.peer.loopback import FakeCA
 from tests.trees import same
@@ -31,7 +32,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "train__init": "shared",
         "train__personalize_lr": 0.01,
         "methods": {
-            "mixed": {"name": "KD-PDFL", "adoption": "mix", "step": "softmax"},
+            "mixed": {"name": "KD-PDFL", "adoption": "mix", "reading": "paper", "step": "softmax"},
             "base": {"name": "FedAvg", "share": "base"},
         },
     },
@@ -53,9 +54,27 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "friends": {"name": "PENS", "sampled": 2, "top": 1, "switch": 12, "adoption": "average"},
             "now": {"name": "Ditto", "pull": "now", "share": "!norm", "adoption": "mix"},
             "head": {"name": "FedRep", "head": 0.3, "head_rate": 3.0},
+            "asked": {"name": "CoBo", "adoption": "mix", "share": "!norm"},
+            "one side": {"name": "CoBo", "sides": "one", "adoption": "average"},
             "clipped": {"name": "FedAvg-Gaussian", "clip": 1.0, "adoption": "average"},
         },
         "train__optimizer": {"name": "adam", "weight_decay": 0.01},
+    },
+    "answers of attackers": {
+        "methods": {"CoBo": {"rho": 0.5}},
+        "exchange__probe": 5,
+        "attack": {"name": "gaussian_noise", "share": 0.3},
+    },
+    "means of all kinds, much is set": {
+        "methods": {
+            "degrees": {"name": "Gossip", "weights": "metropolis", "adoption": "mix"},
+            "free": {"name": "Per-FedAvg", "order": "HF", "alpha": 0.5},
+            "beyond": {"name": "pFedMe", "steps": 2, "lam": 3.0, "beta": 2.0, "share": "base"},
+            "proportion": {"name": "APFL", "adapt": "round", "decay": 0.02, "adoption": "average"},
+            "kernel": {"name": "FedAMP", "form": "kernel", "adoption": "mix"},
+            "chosen": {"name": "kNN-Per", "choice": "leave-one-out", "k": 3},
+        },
+        "train__personalize": 0.2,
     },
     "attacked": {
         "attack": {"name": "sign_flip", "share": 0.3},
@@ -120,9 +139,58 @@ def test_every_method_in_memory_as_in_the_simulator(method: str, simulated: Want
 
 
 @pytest.mark.usefixtures("outside")
-@pytest.mark.parametrize("method", EVERY_METHOD)
-def test_every_method_over_grpc_as_in_the_simulator(method: str, simulated: Want, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", KINDS)
+def test_every_kind_of_method_over_grpc_as_in_the_simulator(
+    method: str, simulated: Want, tmp_path: Path
+) -> None:
     check(worlds(EVERY)[method], over_grpc, tmp_path, simulated)
+
+
+ROUNDED = hard(
+    methods={name: EVERY_METHOD[name] for name in (*KINDS, "DisPFL", "Oracle")},
+    attack={"name": "sign_flip", "share": 0.2},
+    grid={"exchange.precision": ["half", "int8"]},
+)
+"""All kinds of methods with rounded messages, also those of attackers."""
+
+
+@pytest.fixture(scope="module")
+def rounded(tmp_path_factory: pytest.TempPathFactory) -> Want:
+    return finished(prepare(ROUNDED), tmp_path_factory.mktemp("rounded"))
+
+
+@pytest.mark.parametrize("name", [n for n in worlds(ROUNDED) if "int8" in n or n.startswith("CoBo")])
+def test_rounded_messages_in_memory_as_in_the_simulator(name: str, rounded: Want, tmp_path: Path) -> None:
+    check(worlds(ROUNDED)[name], over_memory, tmp_path, rounded)
+
+
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("name", ["KD-PDFL [precision=half]", "CoBo [precision=int8]"])
+def test_rounded_messages_over_grpc_as_in_the_simulator(name: str, rounded: Want, tmp_path: Path) -> None:
+    check(worlds(ROUNDED)[name], over_grpc, tmp_path, rounded)
+
+
+@pytest.mark.usefixtures("outside")
+def test_peers_of_two_precisions_refuse_each_other_with_the_remedy(tmp_path: Path) -> None:
+    half, int8 = (hosts_of(worlds(ROUNDED)[f"FedAvg [precision={p}]"])[0] for p in ("half", "int8"))
+    # 73 numbers; in 8 bits with scales of 5 and 3 rows, 2 biases, and 4 tensors of the normalisation
+    assert (half.schema.bytes, int8.schema.bytes) == (2 * 73, 73 + 4 * (5 + 3 + 2 + 4))
+    federation = FakeCA(tmp_path)
+
+    async def main() -> None:
+        server = GrpcServer(federation.identity("p0"), half.schema, RUN, "method", half)
+        transport = GrpcTransport(federation.identity("p1"), int8.schema, RUN, "method")
+        try:
+            await transport.pull("p0", await server.start("127.0.0.1:0"))
+        finally:
+            await transport.close()
+            await server.stop()
+
+    with pytest.raises(Refused) as caught:
+        asyncio.run(main())
+    assert caught.value.reason is Reason.SCHEMA
+    want = "expected F16[5], got I8[5]; all peers of a run must have the same exchange.precision and dtype"
+    assert want in str(caught.value)
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())

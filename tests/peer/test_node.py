@@ -22,10 +22,10 @@ from coterie.peer.persistence.checkpoint import StateFolder
 from coterie.peer.persistence.life import Life
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope, Version
-from coterie.peer.transport.in_memory import InMemoryNetwork, InMemoryTransport
-from coterie.peer.transport.limits import PushBudget
+from coterie.peer.transport.limits import TimeBudget
 from coterie.replay import replay
 from tests.disk import full_after
+from tests.peer.in_memory import InMemoryNetwork, InMemoryTransport
 from tests.peer.node_factory import Peer, lone_node, peer_config
 from tests.threats.checker import check
 from tests.trees import same
@@ -86,7 +86,7 @@ class MadeUp(InMemoryTransport):
     def __init__(self, pull: Callable[[str, str], Awaitable[ModelEnvelope]]) -> None:
         self._pull = pull
 
-    async def pull(self, peer: str, address: str) -> ModelEnvelope:
+    async def pull(self, peer: str, address: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
         return await self._pull(peer, address)
 
     async def push(self, peer: str, address: str, letter: ModelEnvelope) -> bool:
@@ -101,8 +101,8 @@ class Held(InMemoryTransport):
         self.member, self.pulls, self.pushes = member, 0, 0
         self.may_pull, self.may_push = asyncio.Event(), asyncio.Event()
 
-    async def pull(self, peer: str, address: str) -> ModelEnvelope:
-        letter = await super().pull(peer, address)
+    async def pull(self, peer: str, address: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
+        letter = await super().pull(peer, address, question)
         if peer == self.member:
             self.pulls += 1
             await self.may_pull.wait()
@@ -231,7 +231,7 @@ def test_whoever_pushes_all_the_time_is_refused_after_its_share(tmp_path: Path) 
     async def main() -> None:
         clock = [0.0]
         async with lone_node(tmp_path, rate=20, method={"name": "KD-PDFL", "adoption": "mix"}) as node:
-            node.push_budget = PushBudget(lambda: clock[0], share=0.1, most=1e-6)
+            node.push_budget = TimeBudget(lambda: clock[0], share=0.1, most=1e-6)
             assert await node.deliver(model(node, "p1", Version(1, 1), 0.1))
             pushed = model(node, "p1", Version(1, 2), 0.1)
             with pytest.raises(
@@ -377,7 +377,7 @@ def test_a_peer_that_is_outbid_goes_on_with_its_model_in_a_higher_incarnation(tm
             node.raise_incarnation(before.incarnation + 70)
             node.raise_incarnation(before.incarnation + 3)  # late news
             await node.trainer.at(30)
-            letter = await node.offer("p1")
+            letter = await node.reply("p1")
             assert letter.version.incarnation == node.incarnation == before.incarnation + 70
             assert letter.version.event >= 30
             return node
@@ -425,7 +425,7 @@ def test_on_a_full_disk_it_learns_on_and_sends_nothing(
             await eventually(lambda: (tmp_path / "p0" / "model.safetensors").exists())
             with full_after(100):
                 await eventually(lambda: node.status()["fault"] is not None)
-                for exchange in (node.offer("p1"), node.deliver(model(node, "p1", Version(1, 1), 0.3))):
+                for exchange in (node.reply("p1"), node.deliver(model(node, "p1", Version(1, 1), 0.3))):
                     with pytest.raises(Refused, match="cannot write its journal, so it exchanges nothing"):
                         await exchange
                 before = node.trainer.now.t
@@ -433,7 +433,7 @@ def test_on_a_full_disk_it_learns_on_and_sends_nothing(
                 assert "make room on the disk" in node.status()["fault"]
                 assert caplog.messages.count("fault") <= 2  # said once of the journal, once of the model
             await eventually(lambda: node.status()["fault"] is None)  # there is room again
-            assert (await node.offer("p1")).version.event >= before + 20
+            assert (await node.reply("p1")).version.event >= before + 20
         steps = [row["t"] for row in rows(node, "local")]
         assert steps[0][0] == 1
         assert all(later[0] == earlier[1] + 1 for earlier, later in pairwise(steps))  # none is missing
@@ -578,11 +578,11 @@ def test_an_offer_is_a_moment_that_never_changes(tmp_path: Path) -> None:
     async def main() -> None:
         async with lone_node(tmp_path) as node:
             await node.trainer.at(10)
-            letter = await node.offer("p1")
+            letter = await node.reply("p1")
             copy = {k: v.clone() for k, v in letter.message.items()}
             await node.trainer.at(30)
             same(letter.message, copy)
-            later = await node.offer("p1")
+            later = await node.reply("p1")
             assert later.version > letter.version
             assert later.digest != letter.digest
             on_record = [row for row in rows(node, "local") if row["event"] >= later.version.event]
@@ -609,7 +609,7 @@ def test_quorum(tmp_path: Path) -> None:
         life = asyncio.ensure_future(peer.node.run(transport, peer.stop))
         with pytest.raises(Refused, match="has not begun to learn yet"):
             await peer.node.deliver(model(peer.node, "p1", Version(1, 1)))
-        assert (await peer.node.offer("p1")).version.event == 0
+        assert (await peer.node.reply("p1")).version.event == 0
         peer.node.directory = StaticDirectory(peer.config.peers, "p0")
         await eventually(lambda: peer.node.learning)
         peer.stop.set()

@@ -13,8 +13,8 @@ from coterie.peer.config import PeerConfig
 from coterie.peer.errors import PeerError
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.persistence.checkpoint import read
-from coterie.peer.transport.in_memory import InMemoryNetwork
 from coterie.replay import replay
+from tests.peer.in_memory import InMemoryNetwork
 from tests.peer.node_factory import Peer
 from tests.waiting import eventually
 

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from coterie.core.errors import ModelError
+from coterie.core.precision import pack
 from coterie.core.types import Message
-from coterie.peer.transport.schema import Entry, Schema
+from coterie.peer.transport.schema import Schema, TensorEntry
 
-DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int8)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 shapes = st.lists(st.integers(0, 4), max_size=3)
 messages = st.dictionaries(
@@ -52,7 +53,16 @@ def test_text_and_back(message: Message) -> None:
     ("other", "text"),
     [
         (model(w=torch.zeros(3, 2)), "the tensor 'w': expected F32[2, 3], got F32[3, 2]"),
-        (model(b=torch.zeros(2, dtype=torch.float64)), "the tensor 'b': expected F32[2], got F64[2]"),
+        (
+            model(b=torch.zeros(2, dtype=torch.float64)),
+            "the tensor 'b': expected F32[2], got F64[2]; all peers of a run must have the same "
+            "exchange.precision and dtype",
+        ),
+        (
+            pack(model(), "int8"),  # not the scales, which one has alone
+            "the tensor 'b': expected F32[2], got I8[2]; all peers of a run must have the same "
+            "exchange.precision and dtype",
+        ),
         (model(extra=torch.zeros(1)), "the tensor 'extra': expected none, got F32[1]"),
         ({"w": torch.zeros(2, 3)}, "the tensor 'b': expected F32[2], got none"),
     ],
@@ -86,8 +96,8 @@ def test_order_of_a_message_does_not_matter() -> None:
     assert Schema.of(message) == Schema.of(dict(reversed(message.items())))
 
 
-def test_only_floating_point_travels() -> None:
-    with pytest.raises(ModelError, match=r"'n' cannot be sent: expected one of F64, F32, BF16, F16, got"):
+def test_whole_numbers_of_a_method_do_not_travel() -> None:
+    with pytest.raises(ModelError, match=r"'n' cannot be sent: expected one of F64, F32, BF16, F16, I8, got"):
         Schema.of({"n": torch.zeros(1, dtype=torch.int64)})
 
 
@@ -129,4 +139,4 @@ def test_nothing_but_value_errors(text: str) -> None:
         schema = Schema.decode(text)
     except ValueError:
         return
-    assert all(isinstance(entry, Entry) for entry in schema.entries)
+    assert all(isinstance(entry, TensorEntry) for entry in schema.entries)

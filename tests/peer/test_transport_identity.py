@@ -240,7 +240,7 @@ def test_row_7_a_revoked_member_on_a_live_connection(ca: FakeCA) -> None:
 @pytest.mark.parametrize(
     ("terms", "why", "text"),
     [
-        (TERMS._replace(protocol=7), "protocol", "another protocol: p0 has '2', p1 has '7'"),
+        (TERMS._replace(protocol=7), "protocol", "another protocol: p0 has '3', p1 has '7'"),
         (TERMS._replace(federation="x"), "federation", "another federation: p0 has 'wards', p1 has 'x'"),
         (TERMS._replace(run="run-2"), "run", "another run: p0 has 'run-1', p1 has 'run-2'"),
         (TERMS._replace(schema="0"), "schema", "another schema: p0 has"),

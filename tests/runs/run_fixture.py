@@ -60,6 +60,7 @@ def metrics(world: int, t: int, personal: list[float], **more: Any) -> dict[str,
         "validation": [0.5] * len(personal),
         "loss": [1.0 + client for client in range(len(personal))],
         "bytes": 0,
+        "models_carried": 0.5,
         "diverged": [],
         **more,
     }

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import RunError
-from coterie.runs.graph import Graph, auc, graph, graph_auc
+from coterie.runs.graph import CollaborationGraph, auc, graph, graph_auc
 from coterie.runs.metrics import WeightUpdate
 
 numbers = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=8)
@@ -56,7 +56,7 @@ def test_only_pairs_that_met_count() -> None:
     group = np.array([0, 0, 1])
     weight = np.array([[0.0, 0.9, 0.1], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
     met = np.array([[False, True, True], [False] * 3, [False] * 3])
-    assert graph_auc(Graph(weight, met), group) == 1.0
+    assert graph_auc(CollaborationGraph(weight, met), group) == 1.0
     # all pairs: in (0,1)=.9, (1,0)=0; out .1, 1, 1, 1: 1 of 8 pairs in order
-    assert graph_auc(Graph(weight, np.ones((3, 3), dtype=bool)), group) == 1 / 8
-    assert graph_auc(Graph(weight, np.zeros((3, 3), dtype=bool)), group) is None
+    assert graph_auc(CollaborationGraph(weight, np.ones((3, 3), dtype=bool)), group) == 1 / 8
+    assert graph_auc(CollaborationGraph(weight, np.zeros((3, 3), dtype=bool)), group) is None

@@ -5,12 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from coterie.core.errors import RunError
 from coterie.runs import Run, RunFolder
 from coterie.runs.metrics import by_name
+from coterie.runs.plots.cost import costs
 from coterie.runs.plots.gain import gains
+from coterie.runs.plots.names import NamedPoint, name_points
 from coterie.runs.plots.paper import figures
 from coterie.runs.plots.pictures import Pictures
 from coterie.runs.plots.style import label_colours, method_colours
@@ -21,7 +26,7 @@ def test_every_picture_is_drawn(run: Run) -> None:
     paths = run.plot()
     assert [p.relative_to(run.path).as_posix() for p in paths] == [
         "plots/overview.png", "plots/curves.png", "plots/labels.png", "plots/graph-KD-PDFL.png",
-        "plots/gain.png",
+        "plots/gain.png", "plots/cost.png",
     ]  # fmt: skip
     for path in paths:
         height, width, _ = imread(path).shape
@@ -36,6 +41,55 @@ def test_gains_are_sorted_points_over_the_same_client_alone(run: Run) -> None:
     assert name == "KD-PDFL"
     np.testing.assert_allclose(points, [-20, -10, 0, 10, 20, 20, 40], atol=1e-9)
     np.testing.assert_allclose(share, [100 * k / 14 for k in (1, 3, 5, 7, 9, 11, 13)])
+
+
+def test_accuracy_against_bytes_by_hand(run: Run) -> None:
+    # KD-PDFL: 1000 and 3000 bytes, means 70 and 160/3 of two seeds; deviation: their difference over √2
+    local, own = costs(by_name(run.tracks), run.summary()["methods"])
+    assert (local.name, own.name) == ("Local", "KD-PDFL")
+    assert (local.sent, local.score) == pytest.approx((0, 52.5))
+    assert (own.sent, own.score) == pytest.approx((0.002, (70 + 160 / 3) / 2))
+    assert own.spread == pytest.approx((70 - 160 / 3) / 2**0.5)
+    picture = Pictures(run).cost()
+    assert picture is not None
+    ax = picture.axes[0]
+    assert ax.get_xscale() == "log"
+    assert {"Local\n(sends nothing)", "KD-PDFL"} <= {text.get_text() for text in ax.texts}
+    printed = figures(run)["cost"].axes[0].get_legend()
+    assert printed is not None
+    assert [text.get_text() for text in printed.get_texts()] == ["Local", "KD-PDFL"]
+
+
+def test_settings_of_a_method_that_sends_nothing_are_one_line(tmp_path: Path) -> None:
+    experiment = EXPERIMENT.replace(seeds=[0], grid={"exchange.precision": ["full", "int8"]})
+    worlds = [{**w._asdict(), "experiment": None, "federation": 0} for w in experiment.worlds()]
+    with RunFolder.create(tmp_path, experiment) as folder:
+        folder.describe(worlds, CLIENTS[:1])
+        for world, sent in enumerate((0, 4000, 0, 1000)):
+            folder.metrics(metrics(world, 10, [0.5] * 4, bytes=sent))
+    run = Run(tmp_path)
+    found = costs(by_name(run.tracks), run.summary()["methods"])
+    assert [(cost.name, cost.sent) for cost in found] == [
+        ("Local", 0.0),
+        ("KD-PDFL [precision=full]", 0.004),
+        ("KD-PDFL [precision=int8]", 0.001),
+    ]
+    assert found[1].look != found[2].look  # one colour, two kinds of dots
+
+
+def test_names_lie_beside_their_dots_and_not_over_one_another() -> None:
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    ax = figure.subplots()
+    ax.set(xlim=(0, 10), ylim=(0, 10))
+    crowd = [NamedPoint(f"method {k}", 5 + k % 3 / 20, 5 + k / 20, 0.2) for k in range(16)]
+    name_points(ax, [*crowd, NamedPoint("", 6, 5, 0)], 8)
+    assert [text.get_text() for text in ax.texts] == [point.name for point in crowd]
+    boxes = [Text.get_window_extent(text) for text in ax.texts]  # without the lines to the dots
+    dots = [Bbox([place, place + 1]) for place in ax.transData.transform([(p.x, p.y) for p in crowd])]
+    for k, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in (*boxes[:k], *dots))
+        assert ax.bbox.x0 <= box.x0 <= box.x1 <= ax.bbox.x1
+        assert ax.bbox.y0 <= box.y0 <= box.y1 <= ax.bbox.y1
 
 
 def test_figures_for_a_paper_show_the_numbers_of_the_run(run: Run) -> None:

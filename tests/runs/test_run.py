@@ -39,6 +39,7 @@ def test_summary_by_hand(run: Run) -> None:
         "global": {"mean": 0.5, "t": 0},
     }
     assert ours["bytes_sent"] == 2000
+    assert ours["models_carried"] == 0.5
     # met: inside .8 .5 .05, outside .1 .5; 3.5 of 6 pairs in order
     assert ours["graph_auc"] == pytest.approx(3.5 / 6)
     assert ours["diverged"] == [{"seed": 1, "client": 3}]

@@ -31,12 +31,17 @@ def test_without_a_search_learning_rates_and_what_each_method_proposes() -> None
     assert space(e, "Local") == rates
     assert space(e, "FedAvg") == {**rates, "adoption": ("replace", "average", "ignore")}
     assert list(space(e, "FedAvg+")) == [*rates, "adoption", "beta", "slow"]
-    assert list(space(e, "KD-PDFL")) == [*rates, "adoption", "outputs", "mu2"]
+    assert space(e, "KD-PDFL") == rates  # one setting for all
+    paper = e.replace(**{"methods.KD-PDFL.reading": "paper"})
+    assert list(space(paper, "KD-PDFL")) == [*rates, "adoption", "outputs", "mu2"]
 
 
 def test_the_usual_space_fits_the_experiment() -> None:
     e = experiment(
-        methods={"soft": {"name": "KD-PDFL", "step": "softmax", "train": {"lr": 1.0}}, "Local": {}},
+        methods={
+            "soft": {"name": "KD-PDFL", "reading": "paper", "step": "softmax", "train": {"lr": 1.0}},
+            "Local": {},
+        },
         train__personalize=0.0,
         grid={"methods.soft.outputs": ["probabilities", "centred"]},
     )
@@ -51,11 +56,11 @@ def test_the_usual_space_fits_the_experiment() -> None:
 def test_a_search_says_what_is_tried_and_a_methods_own_values_go_first() -> None:
     e = experiment(
         methods=["Local", "FedAvg", "KD-PDFL"],
-        search={"train.lr": [1, 2], "methods.FedAvg.train.lr": [3], "methods.KD-PDFL.mu1": [0.5]},
+        search={"train.lr": [1, 2], "methods.FedAvg.train.lr": [3], "methods.KD-PDFL.tau": [0.5]},
     )
     assert space(e, "Local") == {"train.lr": (1, 2)}
     assert space(e, "FedAvg") == {"train.lr": (3,)}
-    assert space(e, "KD-PDFL") == {"train.lr": (1, 2), "mu1": (0.5,)}
+    assert space(e, "KD-PDFL") == {"train.lr": (1, 2), "tau": (0.5,)}
 
 
 @pytest.mark.parametrize("budget", [1, 2, 5, 8, 30])
@@ -63,7 +68,7 @@ def test_as_many_different_settings_as_the_budget_allows_the_own_ones_first(budg
     e = experiment(methods=METHODS, seeds=[3], search={})
     for label in METHODS:
         found = candidates(e, label, budget)
-        assert len(found) == min(budget, {"Local": 9, "FedAvg": 27}.get(label, budget))
+        assert len(found) == min(budget, {"Local": 9, "KD-PDFL": 9, "FedAvg": 27}.get(label, budget))
         assert found[0].setting == {}
         assert found[0].values["train.lr"] == 0.05
         assert found[0].values["train.personalize_lr"] is None
@@ -139,7 +144,7 @@ def test_mean_and_standard_deviation_over_seeds() -> None:
 def tuned() -> Tuning:
     e = experiment(
         seeds=[0, 1001],
-        methods={"Local": {}, "mine": {"name": "KD-PDFL", "mu1": 2.0}},
+        methods={"Local": {}, "mine": {"name": "KD-PDFL", "reading": "paper", "mu1": 2.0}},
         train__lr=1e-6,
         search={"train.lr": [0.5, 1e-5], "methods.mine.mu2": [0.1, 0.7]},
     )
@@ -316,7 +321,7 @@ def test_too_little_memory_for_all_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         ({"data__validation": 0.0}, {"budget": 2}, r"no client has any; use a larger data\.validation"),
         (
             {
-                "methods": {"KD-PDFL": {}},
+                "methods": {"KD-PDFL": {"reading": "paper"}},
                 "search": {
                     "methods.KD-PDFL.outputs": ["logits"],
                     "methods.KD-PDFL.distance": ["symmetric_kl"],

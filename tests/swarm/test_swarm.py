@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import RunError
-from coterie.core.registry import registered
 from coterie.peer.persistence import journal
 from coterie.replay import replay
 from coterie.runs import Run
 from coterie.swarm import results, swarm
 from coterie.swarm.process import PeerProcess
-from tests.engine.small import experiment
+from tests.engine.small import KINDS, experiment
 from tests.swarm.running_swarm import running_swarm, until
 
 
@@ -27,7 +26,7 @@ def state(process: PeerProcess) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("outside")
-@pytest.mark.parametrize("method", registered("algorithm"))
+@pytest.mark.parametrize("method", KINDS)
 def test_a_swarm_with_losses_and_a_kill_replays_to_the_same_models(method: str, tmp_path: Path) -> None:
     with running_swarm(tmp_path, method, rate=40, save=0.2) as peers:
         victim, *others = peers[2], peers[0], peers[1], peers[3]

@@ -49,10 +49,11 @@ def late_bodies(seconds: float) -> None:
     from coterie.peer.transport.grpc_server import GrpcServer
     from coterie.peer.transport.wire_pb2 import Answer
 
-    async def pull(self: Any, data: bytes, context: Any) -> None:
+    async def pull(self: Any, asks: Any, context: Any) -> None:
         async with self._call("pull", context) as caller:
-            answer = self._admit(codec.read_ask(data), caller)
-            envelope, stream = await self._handler.offer(caller.id), self._stream(context)
+            stream = self._stream(context)
+            answer = self._admit(codec.read_ask(await stream.read()), caller)
+            envelope = await self._handler.reply(caller.id)
             answer.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
             await stream.write(answer)
             await asyncio.sleep(seconds)

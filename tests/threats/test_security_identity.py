@@ -237,7 +237,7 @@ def test_row_08_forged_and_stale_gossip_about_others(siege: Siege) -> None:
 
 def test_row_09_another_federation_run_or_protocol(siege: Siege) -> None:
     cases: dict[Reason, tuple[dict[str, Any], str]] = {
-        Reason.PROTOCOL: ({"protocol": 7}, "another protocol: p0 has '2', p2 has '7'"),
+        Reason.PROTOCOL: ({"protocol": 7}, "another protocol: p0 has '3', p2 has '7'"),
         Reason.FEDERATION: ({"federation": "x"}, "another federation: p0 has 'wards', p2 has 'x'"),
         Reason.RUN: ({"run": "x"}, "another run: p0 has 'swarm', p2 has 'x'"),
         Reason.SCHEMA: ({"schema": "x"}, "another schema: p0 has"),

@@ -168,18 +168,18 @@ def test_row_16_a_flood_of_members(siege: Siege, tmp_path: Path) -> None:
     before = siege.world.members(HOME, "alive", "suspect", "dead", "left")
 
     async def main() -> None:
-        async with siege.channel() as channel:
-            flood = siege.packet(siege.record(), *fakes)
+        async with siege.channel("p4") as channel:  # one whose credit no other test has used up
+            flood = siege.packet(siege.record("p4"), *fakes)
             for _ in range(20):
                 assert await rejected(siege.gossip(channel, flood)) == "certificate"
             with siege.refused(Reason.FORMAT):
-                many = (siege.record(),) * (MOST_RECORDS + 1)
+                many = (siege.record("p4"),) * (MOST_RECORDS + 1)
                 assert await rejected(siege.gossip(channel, siege.packet(*many))) == "format"
 
     with siege.refused(Reason.CERTIFICATE, times=20):
         asyncio.run(main())
     after = siege.world.members(HOME, "alive", "suspect", "dead", "left")
-    assert after <= before | {"p2"}
+    assert after <= before | {"p4"}
 
 
 def test_rows_11_to_13_the_corpus_as_calls(siege: Siege) -> None:
@@ -207,11 +207,15 @@ def test_rows_11_to_13_the_corpus_as_calls(siege: Siege) -> None:
     assert siege.world.members(HOME, "alive", "suspect", "dead", "left") <= before | {"p2", "p3"}
 
 
+PAPER = {"reading": "paper", "distance": "cosine", "outputs": "logits", "adoption": "ignore"}
+
+
+@pytest.mark.parametrize("options", [{}, PAPER], ids=["trust", "paper"])
 @pytest.mark.parametrize("attack", ["sign_flip", "gaussian_noise"])
-def test_row_20_poisoned_models_are_demoted(tmp_path: Path, attack: str) -> None:
+def test_row_20_poisoned_models_are_demoted(tmp_path: Path, attack: str, options: dict[str, Any]) -> None:
     """Real peers, one of them poisoned; docs/poisoning.md measures every attack, beside FedAvg and others."""
     common: dict[str, Any] = {
-        "method": {"name": "KD-PDFL", "distance": "cosine", "outputs": "logits", "adoption": "ignore"},
+        "method": {"name": "KD-PDFL", **options},
         "data": {
             "set": {"name": "synthetic", "groups": 1, "classes": 3, "features": 6, "samples": 400},
             "clients": 6,

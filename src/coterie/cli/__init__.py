@@ -16,6 +16,7 @@ from coterie.cli import (
     check,
     dashboard,
     data,
+    leaderboard,
     ls,
     new,
     peer,
@@ -42,7 +43,7 @@ _EXTRAS = {
     "dashboard": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }
-"""What each extra brings."""
+"""Top-level modules that each extra brings."""
 
 
 class _Commands(TyperGroup):
@@ -73,7 +74,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (run, tune, sweep, ls, show, plot, dashboard, report, new, check, reproduce, swarm, replay):
+for verb in (
+    run, tune, sweep, leaderboard, ls, show, plot, dashboard, report, new, check, reproduce, swarm, replay,
+):  # fmt: skip
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 app.add_typer(data.data, name="data")
 app.add_typer(ca.ca, name="ca")

@@ -16,7 +16,7 @@ from coterie.core.errors import ConfigError, RunError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Data", "Device", "Json", "Seeds", "Sets", "found", "leave", "overrides", "starting"]
+__all__ = ["Data", "Device", "Jobs", "Json", "Seeds", "Sets", "found", "leave", "overrides", "starting"]
 
 Sets = Annotated[
     list[str] | None,
@@ -25,6 +25,10 @@ Sets = Annotated[
 Seeds = Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]
 Data = Annotated[Path | None, typer.Option(envvar="COTERIE_DATA", help="Where data sets lie.")]
+Jobs = Annotated[
+    int,
+    typer.Option(min=1, metavar="N", help="Run N jobs side by side here, each in a process of its own."),
+]
 Json = Annotated[bool, typer.Option("--json", help="All numbers, for programs.")]
 
 _OPENING = ("[", "{", '"', "'")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from coterie.dashboard.sources import SourceIndex
+    from coterie.dashboard.sources import PageSource
 
 __all__ = ["dashboard"]
 
 
 def dashboard(
-    runs: Annotated[Path, typer.Argument(metavar="[RUNS_DIR]", help="Where the run folders lie.")] = Path(
-        "runs"
-    ),
+    runs: Annotated[
+        Path, typer.Argument(metavar="[RUNS_DIR]", help="Where the run folders lie, or a leaderboard.")
+    ] = Path("runs"),
     peers: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,6 +39,8 @@ def dashboard(
 ) -> None:
     """Show runs as a page: curves, the learned graph over time, every client, live while a run goes on.
 
+    Of a leaderboard, show its table, to sort and filter, and the ranks of the methods.
+
     With --peer, show a live swarm: members, exchanges as they happen, weights, refusals.
 
     Examples:
@@ -46,6 +48,8 @@ def dashboard(
       coterie dashboard
 
       coterie dashboard runs/table1 --port 0 --open
+
+      coterie dashboard leaderboard
 
       coterie dashboard --peer 127.0.0.1:41873 --peer ./state
 
@@ -55,22 +59,23 @@ def dashboard(
 
     from coterie.core.errors import RunError
     from coterie.dashboard.app import prepare
+    from coterie.dashboard.sources import RunIndex
 
     if not runs.exists() and runs != Path("runs"):  # which is there from the first run on
         raise RunError(f"{runs}: no such folder; name the one that holds the run folders")
 
-    def show(index: SourceIndex | Path, page: str = "") -> None:
+    def show(swarm: PageSource | None = None) -> None:
+        index = RunIndex(runs, swarm)
         served = prepare(index, host, port, token)
-        typer.echo(f"dashboard  {served.address}{page}   (Ctrl-C stops it)")
+        typer.echo(f"dashboard  {served.address}{index.home}   (Ctrl-C stops it)")
         if browser:
-            webbrowser.open(served.address + page)
+            webbrowser.open(served.address + index.home)
         served.serve()
 
     if peers:
         from coterie.dashboard.live import SwarmSource, peer_location
-        from coterie.dashboard.sources import SWARM_PAGE, RunIndex
 
         with contextlib.closing(SwarmSource([peer_location(peer) for peer in peers])) as swarm:
-            show(RunIndex(runs, swarm), SWARM_PAGE)
+            show(swarm)
     else:
-        show(runs)
+        show()

@@ -53,7 +53,7 @@ def ls(root: Root = None, as_json: Json = False) -> None:
     found: dict[str, dict[str, Any]] = {
         name: {
             "state": _state(entry, root),
-            "size": sum(file.size or 0 for file in entry.files),
+            "size": _size(entry, root),
             "where": str(entry.place(root)),
             "what": entry.about,
             "terms": entry.terms,
@@ -65,7 +65,7 @@ def ls(root: Root = None, as_json: Json = False) -> None:
         return
     columns = ("name", "state", "size", "where", "what")
     rows = [
-        (name, one["state"], _megabytes(one["size"]), one["where"], one["what"])
+        (name, one["state"], _megabytes(one["size"]) if one["size"] else "? MB", one["where"], one["what"])
         for name, one in found.items()
     ]
     console = tables.console(lines=True)
@@ -110,14 +110,15 @@ def verify(name: Name, root: Root = None) -> None:
     entry = _entry(name)
     folder = entry.place(root)
     flaws = []
-    for file in entry.files:
+    needed = entry.needed(folder)
+    for file in needed:
         if wrong := flaw(folder / file.name, file):
             flaws.append(f"{file.name} is {wrong}")
-        told = wrong or ("sound" if file.sha256 else "here (its checksum is not known)")
+        told = wrong or ("sound" if file.checksum else "here (its checksum is not known)")
         typer.echo(f"{folder / file.name}: {told}")
     if flaws:
         raise DataError(
-            f"{entry.name}: {len(flaws)} of {len(entry.files)} files in {folder} are not sound "
+            f"{entry.name}: {len(flaws)} of {len(needed)} files in {folder} are not sound "
             f"({flaws[0]}{' ...' if flaws[1:] else ''}); {entry.remedy(root)}"
         )
 
@@ -133,12 +134,19 @@ def _state(entry: Entry, root: Path | None) -> str:
     from coterie.data_files.fetch import flaw
 
     folder = entry.place(root)
-    flaws = [flaw(folder / file.name, file, thorough=False) for file in entry.files]
+    flaws = [flaw(folder / file.name, file, thorough=False) for file in entry.needed(folder)]
     if all(wrong == "missing" for wrong in flaws):
         return "absent"
     if "missing" in flaws:
         return "incomplete"
     return "damaged" if any(flaws) else "present"
+
+
+def _size(entry: Entry, root: Path | None) -> int:
+    """Sum up the official sizes in bytes, or where they are not known those of the files that are here."""
+    folder = entry.place(root)
+    here = [(file.size, folder / file.name) for file in entry.needed(folder)]
+    return sum(size or (path.stat().st_size if path.is_file() else 0) for size, path in here)
 
 
 def _megabytes(size: int) -> str:

@@ -37,7 +37,7 @@ def run(
 
       coterie run quickstart
 
-      coterie run quickstart --set data.clients=40 --set methods.KD-PDFL.mu1=2 --seeds 5
+      coterie run quickstart --set data.clients=40 --set methods.KD-PDFL.tau=0.1 --seeds 5
 
       coterie run mine.toml --device cuda --out runs/big
 

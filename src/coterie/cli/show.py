@@ -1,14 +1,17 @@
-"""`coterie show`: the result table of a run."""
+"""`coterie show`: the result table of a run, or what one client gained by joining."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coterie.cli.common import Json
+
+if TYPE_CHECKING:
+    from coterie.runs import Run
 
 __all__ = ["show"]
 
@@ -20,12 +23,21 @@ def show(
     ],
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
+    client: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Whether client N gained by joining, and what goes with that."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="The seed of that client; by default the first.")
+    ] = None,
 ) -> None:
     """Show the result table of a run or a sweep, also of one that is still going on.
 
     Examples:
 
       coterie show runs/quickstart
+
+      coterie show quickstart --client 9
 
       coterie show quickstart --json | jq '.methods["KD-PDFL"].personal.mean'
     """
@@ -36,8 +48,17 @@ def show(
 
     if as_json and markdown:
         raise ConfigError("--json and --markdown are two forms of the same table; choose one")
+    if client is None and seed is not None:
+        raise ConfigError("--seed says which client is meant; name the client, too: --client N")
     path = found(run)
     one = Sweep(path) if Sweep.there(path) else Run(path)
+    if client is not None:
+        if markdown or isinstance(one, Sweep):
+            raise ConfigError(
+                "--client is about one client of a run; leave out --markdown, and name no sweep"
+            )
+        _client(one, client, seed, as_json)
+        return
     summary = one.summary()
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
@@ -47,3 +68,15 @@ def show(
         tables.console().print(results.table(summary))
         if isinstance(one, Run) and one.continue_with:
             typer.echo(f"continue with: {one.continue_with}")
+
+
+def _client(run: Run, client: int, seed: int | None, as_json: bool) -> None:
+    from coterie.runs import tables
+    from coterie.runs.gains import accounts
+
+    found = accounts(run, client, seed)
+    if as_json:
+        typer.echo(json.dumps([account.plain() for account in found], indent=2))
+        return
+    for account in found:
+        tables.console().print(f"{account.method}, seed {account.seed}: {account.text}", markup=False)

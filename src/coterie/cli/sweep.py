@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.common import Device, Json, Seeds, Sets, overrides, starting
+from coterie.cli.common import Device, Jobs, Json, Seeds, Sets, overrides, starting
 
 __all__ = ["sweep"]
 
@@ -27,6 +27,7 @@ def sweep(
             help="A Ray cluster: auto, HOST:PORT, ray://HOST:PORT, or local to start one here.",
         ),
     ] = None,
+    jobs: Jobs = 1,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -37,7 +38,9 @@ def sweep(
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped or killed sweep.")] = False,
     cpus: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Cores for each job; by default all of this machine."),
+        typer.Option(
+            min=1, metavar="N", help="Cores for each job; by default all of this machine, shared by --jobs."
+        ),
     ] = None,
     worlds: Annotated[
         int | None,
@@ -91,6 +94,7 @@ def sweep(
                 chosen,
                 out,
                 ray=ray,
+                jobs=jobs,
                 resume=resume,
                 data=data,
                 cpus=cpus,
@@ -100,7 +104,7 @@ def sweep(
                 checkpoint_every=checkpoint,
             )
     except runner.SweepStopped as stopped:
-        where = ["--ray", ray] if ray else []
+        where = ["--ray", ray] if ray else ["--jobs", str(jobs)] if jobs > 1 else []
         leave(console, stopped, ["sweep", "--resume", "--out", str(stopped.path), *where])
     summary = found.summary()
     if as_json:

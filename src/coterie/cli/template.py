@@ -16,7 +16,7 @@ from coterie.experiment.schema import PLUGINS
 __all__ = ["template"]
 
 _SEE = {path.rpartition(".")[2]: f"coterie ls {KINDS[kind]}" for path, kind in PLUGINS.items()}
-"""Where the choices for a key are listed."""
+"""The command that lists the choices for a key."""
 
 
 def template(name: str, source: str = "quickstart") -> str:
@@ -30,7 +30,7 @@ def template(name: str, source: str = "quickstart") -> str:
         *_settings(experiment),
         "",
         "# The rows of the result table: any name, and the algorithm if the name is not one already, such as",
-        '# sharp = { name = "KD-PDFL", step = "softmax", tau = 0.03 }',
+        '# sharp = { name = "KD-PDFL", tau = 0.1 }',
         f"# ({_SEE['methods']}; their options: coterie ls algorithms kd-pdfl)",
         "[methods]",
         *(assignment(label, _method(label, options)) for label, options in plain["methods"].items()),
@@ -42,7 +42,7 @@ def template(name: str, source: str = "quickstart") -> str:
         "",
         "# What `coterie tune` tries, as many settings of every method: train.lr, train.personalize_lr,",
         "# train.optimizer or an option of one method, and the values, such as",
-        '# "methods.KD-PDFL.tau" = [0.03, 0.1, 0.3]',
+        '# "methods.KD-PDFL.tau" = [0.1, 0.3, 1.0]',
         "[search]",
         *(assignment(path, values) for path, values in plain["search"].items()),
     ]

@@ -42,7 +42,7 @@ def tune(
 
       coterie tune mine.toml --budget 20 --seeds 5 --write tuned.toml && coterie run tuned.toml
 
-      coterie tune mine.toml --budget 9 --set search='{"train.lr"=[0.01,0.1],"methods.KD-PDFL.mu2"=[0,1]}'
+      coterie tune mine.toml --budget 9 --set search='{"train.lr"=[0.01,0.1],"methods.KD-PDFL.tau"=[0.1,1]}'
     """
     import json
 

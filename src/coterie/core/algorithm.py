@@ -1,13 +1,16 @@
 """The contract of an algorithm: one client's part in a federation, as pure functions.
 
-    init    make the state that this client carries           before the first iteration
-    local   take one local step                               every ordinary iteration
-    ask     choose whom to ask of those in reach              t ≡ 0 (mod T_ex), the star
-    offer   make the message to send                          t ≡ 0, neighbours; t ≡ 1, the star
-    mix     look at the replies, choose, average              t ≡ 0 (mod T_ex), the star
-    adopt   take the star's broadcast                         t ≡ 1 (mod T_ex), neighbours
-    model   name the model that is tested, saved and exported
-    predict score samples with it
+    init      make the state that this client carries         before the first iteration
+    local     take one local step                             every ordinary iteration
+    settle    look back on that step; as a rule do nothing    in the closing phase, after each
+    ask       choose whom to ask of those in reach            t ≡ 0 (mod T_ex), the star
+    question  make what they are asked; as a rule nothing     t ≡ 0 (mod T_ex), the star
+    reply     answer the question; as a rule with the offer   t ≡ 0 (mod T_ex), neighbours
+    mix       look at the replies, choose, average            t ≡ 0 (mod T_ex), the star
+    offer     make the message to send                        t ≡ 1 (mod T_ex), the star
+    adopt     take the star's broadcast                       t ≡ 1 (mod T_ex), neighbours
+    model     name the model that is tested, saved and exported
+    predict   score samples with it
 
 An algorithm is a frozen dataclass whose fields are its hyper-parameters. It never sees other clients, a
 client axis, a clock or a network: who is a star, who is in reach and what is lost is the schedule's business.
@@ -48,7 +51,6 @@ __all__ = [
     "guard",
     "guarded_adopt",
     "guarded_mix",
-    "weighted_sum",
 ]
 
 Adoption = Literal["replace", "average", "mix", "ignore"]
@@ -63,13 +65,17 @@ class Algorithm(ABC):
 
     holds_out: ClassVar[bool] = False
     """Set some of each client's training samples aside (`exchange.holdout`): `Probe.held`."""
+    pools: ClassVar[bool] = False
+    """Give every client the training samples of all clients; only an experiment can."""
+    knows_the_truth: ClassVar[bool] = False
+    """Knows what only an experiment knows, such as `Start.group`: peers with data of their own refuse."""
 
     share: str | tuple[str, ...] = "all"
-    """What is sent: `all` parameters and buffers, the `base` (all but the head), the `head`, the `norm`
-    layers, or glob patterns; `!` before one of these leaves it out, as in `!norm`."""
+    """The part of the model that is sent: `all` parameters and buffers, the `base` (all but the head), the
+    `head`, the `norm` layers, or glob patterns; `!` before one of these leaves it out, as in `!norm`."""
     adoption: Adoption = "replace"
-    """What a neighbour does with the star's broadcast: `replace` its own model, `average` half and
-    half, `mix` by weighing it as a star weighs a reply, or `ignore` it."""
+    """The use that a neighbour makes of the star's broadcast: `replace` its own model, `average` half and
+    half, `mix` by weighing the broadcast as a star weighs a reply, or `ignore` it."""
 
     def init(self, task: Task, start: Start, ctx: Context) -> State:
         """Make the state that this client carries."""
@@ -79,12 +85,24 @@ class Algorithm(ABC):
         """Take one local step; `Info` must hold the `loss`."""
         return task.step(state, batch)
 
+    def settle(self, task: Task, state: State, ctx: Context) -> State:
+        """Change the state after a local step of the closing phase."""
+        return state
+
     def ask(self, task: Task, state: State, reachable: Reachable, ctx: Context) -> Tensor:
         """Choose whom to ask, `[K]` bool; what is padding is never asked."""
         return reachable.mask
 
+    def question(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        """Make what a star sends with its request to each neighbour it asks, if the method `answers`."""
+        return {}
+
+    def reply(self, task: Task, state: State, question: Message, probe: Probe, ctx: Context) -> Message:
+        """Make the message that this client sends to a star that asks; `ctx` is that of an `offer`."""
+        return self.offer(task, state, probe, ctx)
+
     def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
-        """Make the message that this client sends when it is asked, and, as the star, broadcasts."""
+        """Make the message that a star broadcasts, and that every reply is unless the method `answers`."""
         return task.select(state, self.share)
 
     @abstractmethod
@@ -122,13 +140,30 @@ class Algorithm(ABC):
 
     @property
     def listens(self) -> bool:
-        """Whether a broadcast can change this client; if not, real peers send none."""
+        """True if a broadcast can change this client; if not, none is sent."""
         return self.adoption != "ignore"
+
+    @property
+    def chooses(self) -> bool:
+        """True if a star may ask fewer than all in reach; if not, `ask` need not be called."""
+        return type(self).ask is not Algorithm.ask
+
+    @property
+    def answers(self) -> bool:
+        """True if replies depend on the star's question; if not, it asks none, and a reply is the offer."""
+        return type(self).reply is not Algorithm.reply
 
     @property
     def gradients(self) -> int:
         """Gradients that one local step takes."""
         return 1
+
+    def exchange_gradients(self, asked: int, heard: int, told: int) -> int:
+        """Count the gradients that one star's exchange takes, its neighbours' included.
+
+        Of those `asked`, to reply; of the star, to mix what it `heard`; of those `told`, to adopt.
+        """
+        return 0
 
     def unused_options(self, last: int) -> str | None:
         """Name an option that cannot take effect until iteration `last`, where the closing phase begins."""
@@ -137,11 +172,6 @@ class Algorithm(ABC):
     def search_space(self) -> SearchSpace:
         """List the options that are worth tuning, where an experiment does not say which."""
         return {"adoption": ("replace", "average", "ignore")}
-
-
-def weighted_sum(weights: Tensor, messages: Message) -> Message:
-    """Add up K messages under weights `[K]`."""
-    return {k: torch.tensordot(weights.to(m.dtype), m, dims=1) for k, m in messages.items()}
 
 
 def guarded_mix(

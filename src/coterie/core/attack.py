@@ -2,7 +2,7 @@
 
     trains  whether it takes local steps at all                every ordinary iteration
     labels  rename its own training samples                    before the first iteration
-    offer   make a message in place of its algorithm's offer   when it is asked, and when it broadcasts
+    offer   make a message in place of its algorithm's own     when it is asked, and when it broadcasts
 
 In all else an attacker does as its algorithm says: it asks, looks, mixes and adopts like everybody, and is
 a member in good standing. Every message is well formed, so only what is in it can give the sender away.
@@ -28,7 +28,7 @@ class Attack:
 
     @property
     def trains(self) -> bool:
-        """Whether an attacker takes local steps."""
+        """True if an attacker takes local steps."""
         return True
 
     def labels(self, y: Tensor, classes: int) -> Tensor:
@@ -36,7 +36,7 @@ class Attack:
         return y
 
     def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
-        """Make the message that an attacker sends; `honest` is its algorithm's, `probe` its own samples."""
+        """Make what an attacker sends in place of `honest`, its algorithm's; `probe`: its own samples."""
         return honest
 
 

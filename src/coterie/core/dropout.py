@@ -27,7 +27,7 @@ class StreamDropout(nn.Module):
         self.p, self.layer, self.whole_channels = p, layer, whole_channels
         self.purpose = Stream(0, f"dropout {layer}").purpose  # hashed here: a compiled step cannot
         self.calls = 0
-        """How often this pass has used the layer: each time it draws anew."""
+        """The number of times this pass has used the layer, which draws anew each time."""
         self.register_buffer(KEY, torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which links there are (a topology), and which of them are up right now (a channel).
+"""Links that there are (a topology), and those of them that are up right now (a channel).
 
 Axes: M clients, S stars of one exchange, D candidates of a star (the slots of its links).
 """

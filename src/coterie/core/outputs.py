@@ -20,7 +20,7 @@ _PROBABILITIES = ("probabilities", "centred")
 
 
 class Distance(Protocol):
-    """How far apart two models' outputs are, sample by sample."""
+    """The distance between two models' outputs, sample by sample."""
 
     def __call__(self, p: Tensor, q: Tensor, /) -> Tensor:
         """Compare `[..., n, L]` and `[..., n, L]`: `[..., n]`, never negative, 0 for equal outputs."""

@@ -70,13 +70,13 @@ ENTRY_POINTS = "coterie.plugins"
 """Group of entry points: modules of installed packages that register plugins on being imported."""
 
 _LIBRARIES = tuple(sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
-"""Where the user need not look for a mistake, unless the plugin lies there ..."""
+"""Folders in which the user need not look for a mistake, unless the plugin lies there."""
 _NEVER = (
     os.path.join(Path(__file__).parents[1], ""),
     "<frozen ",
     *(os.path.join(folder, "torch", "") for folder in _LIBRARIES),
 )
-"""... and where not in any case: in coterie, the import system and torch."""
+"""Beginnings of paths at which the user need never look: coterie, the import system and torch."""
 _plugins: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
 T = TypeVar("T")
 

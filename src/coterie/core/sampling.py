@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 Number: TypeAlias = int | Tensor
-Purpose: TypeAlias = Literal["init", "local", "ask", "offer", "mix", "adopt", "attack"]
-"""The call that a context is made for."""
+Purpose: TypeAlias = Literal["init", "local", "settle", "ask", "question", "offer", "mix", "adopt", "attack"]
+"""The call that a context is made for; a reply's is that of an offer."""
 
 
 def context(purpose: Purpose, seed: Number, t: Number, client: Number, *, last: int, every: int) -> Context:

@@ -94,8 +94,7 @@ class Stream:
     def words(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
         """Draw `n` uniform 32-bit words, int64 `[..., n]`."""
         device = self.seed.device
-        t = torch.as_tensor(t, dtype=torch.int64, device=device)[..., None]
-        client = torch.as_tensor(client, dtype=torch.int64, device=device)[..., None]
+        t, client = (_on(device, number)[..., None] for number in (t, client))
         seed = self.seed[..., None]
         block = torch.arange(math.ceil(n / 4), dtype=torch.int64, device=device)
         key = (seed & _WORD, ((seed >> 32) ^ self.purpose) & _WORD)
@@ -125,3 +124,10 @@ class Stream:
     def permutation(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
         """Draw a random order of `range(n)`, `[..., n]`."""
         return self.uniform(n, t, client).argsort(dim=-1, stable=True)
+
+
+def _on(device: torch.device, number: int | Tensor) -> Tensor:
+    """Bring whole numbers to a device; one that is not a tensor is written there, not copied."""
+    if isinstance(number, Tensor):
+        return number.to(device, torch.int64)
+    return torch.full((), number, dtype=torch.int64, device=device)

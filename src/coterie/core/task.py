@@ -103,7 +103,7 @@ class Task:
 
     @property
     def random(self) -> bool:
-        """Whether a step of the model draws random numbers."""
+        """True if a step of the model draws random numbers."""
         return any(name.endswith(KEY) for name, _ in self._train.named_buffers())
 
     @property
@@ -191,6 +191,10 @@ class Task:
         """Compute the model's outputs `[n, L]` with running statistics and without dropout."""
         outputs: Tensor = functional_call(self._eval, ({**state.params, **state.buffers}), (x,))
         return outputs
+
+    def losses(self, state: State, x: Tensor, y: Tensor) -> Tensor:
+        """Compute the loss of each sample, `[n]`, with running statistics and without dropout."""
+        return vmap(lambda z, label: self.loss(z[None], label[None]))(self.logits(state, x), y)
 
     def features(self, state: State, x: Tensor) -> Tensor:
         """Compute the head's input, flattened to `[n, F]`, with running statistics and without dropout."""

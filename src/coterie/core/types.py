@@ -44,7 +44,8 @@ class Context(NamedTuple):
     every: Tensor
     """`[]` int64: T_ex, iterations from one exchange to the next."""
     key: Tensor
-    """`[]` int64: differs by seed, call (`init`, `local`, `ask`, `offer`, `mix`, `adopt`), t and client."""
+    """`[]` int64: differs by seed, call (`init`, `local`, `settle`, `ask`, `question`, `offer`, `mix`,
+    `adopt`), t and client."""
 
     @property
     def since(self) -> Tensor:
@@ -63,6 +64,8 @@ class Start(NamedTuple):
     buffers: Tensors
     row: Tensor
     """`[M]`: the collaboration row of the appendix's input line, w_ij = 1/M and w_ii = 0."""
+    group: Tensor
+    """`[]` int64: the client's true group, for algorithms that `know_the_truth`; 0 if nobody knows."""
 
 
 class State(NamedTuple):

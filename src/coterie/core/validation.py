@@ -65,22 +65,28 @@ class ValidatingAlgorithm(Algorithm):
         _of_shape(what, info, "loss", [])
         return new, info
 
+    def settle(self, task: Task, state: State, ctx: Context) -> State:
+        return _same_state(f"{self.its}: settle", self.inner.settle(task, state, ctx), state)
+
     def ask(self, task: Task, state: State, reachable: Reachable, ctx: Context) -> Tensor:
         given: Any = self.inner.ask(task, state, reachable, ctx)
         return _like(f"{self.its}: ask", given, reachable.mask, "one for each neighbour in reach")
 
-    def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
-        what = f"{self.its}: offer"
-        given = _dict(what, self.inner.offer(task, state, probe, ctx))
-        for name, tensor in given.items():
-            if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
-                raise ConfigError(
-                    f"{what} must give floating-point tensors, but {name!r} is {describe_type(tensor)}"
-                )
-        weight = self.inner.wire_bytes(given)
-        if not (isinstance(weight, int) and weight >= 0):
-            raise ConfigError(f"{self.its}: wire_bytes must give a number of bytes, got {weight!r}")
+    @property
+    def answers(self) -> bool:
+        return self.inner.answers
+
+    def question(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        return self._message("question", self.inner.question(task, state, probe, ctx))
+
+    def reply(self, task: Task, state: State, question: Message, probe: Probe, ctx: Context) -> Message:
+        given = self._message("reply", self.inner.reply(task, state, question, probe, ctx))
+        if not given:
+            raise ConfigError(f"{self.its}: reply must give tensors to a star that asks, got none")
         return given
+
+    def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        return self._message("offer", self.inner.offer(task, state, probe, ctx))
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         return self._exchange("mix", task, state, inbox, probe, ctx)
@@ -102,6 +108,19 @@ class ValidatingAlgorithm(Algorithm):
         self.model(state)
         given: Any = self.inner.predict(task, state, x, probe)
         return _like(f"{self.its}: predict", given, task.logits(state, x), "a score for each label")
+
+    def _message(self, call: str, given: Any) -> Message:
+        for name, tensor in _dict(f"{self.its}: {call}", given).items():
+            if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
+                raise ConfigError(
+                    f"{self.its}: {call} must give floating-point tensors, but {name!r} is "
+                    f"{describe_type(tensor)}"
+                )
+        weight = self.inner.wire_bytes(given)
+        if not (isinstance(weight, int) and weight >= 0):
+            raise ConfigError(f"{self.its}: wire_bytes must give a number of bytes, got {weight!r}")
+        message: Message = given
+        return message
 
     def _exchange(
         self, act: str, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context

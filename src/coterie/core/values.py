@@ -18,6 +18,8 @@ def allowed(hint: Any) -> str:
 
     >>> allowed(Literal["unit", "sign"]), allowed(Annotated[float, Ge(0), Lt(1)] | None)
     ("'unit' | 'sign'", 'number ≥ 0 and < 1 | absent')
+    >>> allowed(str | dict[str, Any])
+    'text | table'
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -29,7 +31,7 @@ def allowed(hint: Any) -> str:
         return " | ".join("absent" if one is type(None) else allowed(one) for one in inner)
     if origin in (tuple, list):
         return f"[{allowed(inner[0])}, …]"
-    return _PLAIN.get(hint, "")
+    return "table" if origin is dict else _PLAIN.get(hint, "")
 
 
 def _limit(mark: Any) -> str:

@@ -1,10 +1,10 @@
-"""A local page over run folders and live peers.
+"""A local page over run folders, leaderboards and live peers.
 
     app.py           the page and its numbers over HTTP: read-only, nothing from elsewhere
-    sources.py       what the page can show: run folders, and a live swarm beside them
+    sources.py       what the page can show: run folders, leaderboards, and a live swarm
     open_run.py      a run folder opened for the page
     incremental.py   large files read for a moment at a time
-    views/           what the page shows of a run: overview, graph, one client, all clients
+    views/           what the page shows of a run: overview, graph, one client, all clients; of a leaderboard
     parameters.py    which parameters of a run differ from the defaults
     live.py          a live swarm as a source: its members, weights, exchanges and refusals
     peer_monitor.py  one live peer, asked again and again

@@ -1,4 +1,4 @@
-"""The page of one or more runs, frozen into a single file that can be mailed and read offline.
+"""The page of runs and leaderboards, frozen into a single file that can be mailed and read offline.
 
 The file holds the page's own scripts and styles and the answers that the server would give, each world's
 graph at a few iterations only, as many of its clients as there is room for (the worst first).
@@ -20,7 +20,7 @@ import numpy as np
 
 from coterie.core.errors import RunError
 from coterie.dashboard.open_run import evenly
-from coterie.dashboard.sources import RunSource
+from coterie.dashboard.sources import BoardSource, RunSource, kind_of
 from coterie.storage.files import MARK
 
 __all__ = ["MOST_BYTES", "bundle", "report"]
@@ -43,11 +43,11 @@ World = Mapping[str, Any]
 
 
 def report(runs: Sequence[Path]) -> bytes:
-    """Write the page of these runs as one HTML file."""
+    """Write the page of these runs and leaderboards as one HTML file."""
     if not runs:
         raise RunError("name at least one run")
     room = _ROOM // len(runs)
-    data = [{"name": str(path), "answers": _Answers(RunSource(path), room).all()} for path in runs]
+    data = [{"name": str(path), **_frozen(path, room)} for path in runs]
     page = _page(", ".join(path.resolve().name for path in runs), data).encode()
     if len(page) > MOST_BYTES:
         raise RunError(
@@ -55,6 +55,13 @@ def report(runs: Sequence[Path]) -> bytes:
             f"{MOST_BYTES / 1e6:.0f} MB can be mailed; make one for fewer of them"
         )
     return page
+
+
+def _frozen(path: Path, room: int) -> dict[str, Any]:
+    """Give the kind of a folder and all that its pages will ask for."""
+    if kind_of(path) is BoardSource:
+        return {"kind": BoardSource.kind, "answers": {_key("board"): BoardSource(path).answer("board", {})}}
+    return {"kind": RunSource.kind, "answers": _Answers(RunSource(path), room).all()}
 
 
 class _Answers:
@@ -148,7 +155,7 @@ def _page(title: str, data: Sequence[Mapping[str, Any]]) -> str:
     script = bundle(_STATIC, "report").replace("</", "<\\/")
     style = (_STATIC / "style.css").read_text("utf-8")
     numbers = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    tables = "\n\n".join(_table(run["name"], run["answers"][_key("overview")]) for run in data)
+    tables = "\n\n".join(f"{run['name']}\n{_plain(run['answers'])}" for run in data)
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}"
     return f"""<!doctype html>
 <html lang="en">
@@ -171,16 +178,34 @@ def _page(title: str, data: Sequence[Mapping[str, Any]]) -> str:
 """
 
 
-def _table(name: str, overview: Mapping[str, Any]) -> str:
+def _plain(answers: Mapping[str, Any]) -> str:
     """Write the result table for readers without scripts."""
-    columns = [
-        ["method", *overview["methods"]],
-        *([title, *(cell["text"] for cell in cells)] for title, cells in overview["table"].items()),
+    if (board := answers.get(_key("board"))) is not None:
+        return _table(_board_columns(board))
+    overview = answers[_key("overview")]
+    scores = ([title, *(cell["text"] for cell in cells)] for title, cells in overview["table"].items())
+    return f"{_table([['method', *overview['methods']], *scores])}\n{overview['caption']}"
+
+
+def _board_columns(board: Mapping[str, Any]) -> list[list[str]]:
+    """List the methods and their personal accuracies, column by column."""
+    methods = list(board["methods"])
+    cells = {column["name"]: column["cells"] for column in board["columns"]}
+    return [
+        ["method", *methods],
+        *([f"{name} %", *(_accuracy(own.get(label)) for label in methods)] for name, own in cells.items()),
     ]
+
+
+def _accuracy(cell: Mapping[str, Any] | None) -> str:
+    mean = None if cell is None or "why" in cell else cell["personal"]["mean"]
+    return "–" if mean is None else f"{100 * mean:.1f}"
+
+
+def _table(columns: Sequence[Sequence[str]]) -> str:
     wide = [max(map(len, column)) for column in columns]
     rows = zip(*columns, strict=True)
-    lines = ("   ".join(cell.rjust(w) for cell, w in zip(row, wide, strict=True)) for row in rows)
-    return "\n".join([name, *lines, overview["caption"]])
+    return "\n".join("   ".join(cell.rjust(w) for cell, w in zip(row, wide, strict=True)) for row in rows)
 
 
 def _hash(text: str) -> str:

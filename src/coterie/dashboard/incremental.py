@@ -126,7 +126,7 @@ class Exchanges:
             if enough():
                 break
         history.add(new)
-        share = self.index.share * len(history.moments.t) / max(1, len(numbers))
+        share = self.index.share * (len(history.moments.t) / len(numbers) if len(numbers) else 1)
         if share >= 1:
             self._whole.add(world)
         if self.large and world not in self._whole:

@@ -23,7 +23,7 @@ from coterie.dashboard.open_run import plain
 from coterie.dashboard.peer_monitor import MOST, PeerMonitor, Status, fetch_status
 from coterie.dashboard.views.graph import cells
 from coterie.peer.errors import PeerError, Unreachable
-from coterie.runs.graph import Graph
+from coterie.runs.graph import CollaborationGraph
 from coterie.storage.files import DAMAGE
 
 __all__ = ["SwarmSource", "peer_location"]
@@ -197,7 +197,9 @@ def _weights(source: SwarmSource, _query: Mapping[str, str]) -> dict[str, Any]:
     known = _known(source)
     names = _names(known)
     at = {name: i for i, name in enumerate(names)}
-    graph = Graph(np.zeros((len(names), len(names))), np.zeros((len(names), len(names)), dtype=bool))
+    graph = CollaborationGraph(
+        np.zeros((len(names), len(names))), np.zeros((len(names), len(names)), dtype=bool)
+    )
     for name, said in known.items():
         for m in said["members"]:
             if m["weight"] is not None:

@@ -12,6 +12,7 @@ from coterie.core.errors import RunError
 from coterie.dashboard.incremental import Evaluations, Exchanges, deadline
 from coterie.runs import Run
 from coterie.runs.exchanges import ExchangeHistory
+from coterie.runs.facts import Recorded, recorded
 from coterie.runs.metrics import Ints, WorldMetrics, build_world_metrics
 from coterie.storage.files import finite
 
@@ -64,6 +65,17 @@ class OpenRun:
     def latest(self, world: WorldMetrics) -> ExchangeHistory:
         """Read only what the clients of a world heard last."""
         return self.exchanges.latest(world.world, len(world.group))
+
+    def facts(self, world: WorldMetrics) -> tuple[Recorded, float]:
+        """Read what may go with the gains of a world's clients, and the share of the exchanges known by then.
+
+        Of a large run, what was heard last is enough.
+        """
+        history, share = (self.latest(world), 1.0) if self.large else self.history(world, 0.2 * PATIENCE)
+        key, state = ("facts", world.world), len(history.moments.t)
+        if self.cache.get(key, (None,))[0] != state:
+            self.cache[key] = state, recorded(world, history)
+        return self.cache[key][1], share
 
 
 def number(query: Mapping[str, str], name: str, low: float = 0, high: float = np.inf) -> float | None:

@@ -35,7 +35,7 @@ class PeerEvent(NamedTuple):
     at: float | None
     """Seconds on the clock of this process; None: before the first look."""
     kind: str
-    """As in the journal: start, mix, adopt, told, missed, refused, left."""
+    """The event's kind, as in the journal: start, mix, adopt, told, missed, refused, left."""
     t: int | None = None
     peers: tuple[str, ...] = ()
     weight: tuple[float | None, ...] | None = None

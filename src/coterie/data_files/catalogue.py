@@ -20,28 +20,40 @@ from coterie.core.errors import DataError, UnknownNameError
 from coterie.core.home import beside
 from coterie.core.registry import registered
 
-__all__ = ["HOME", "Archive", "Entry", "File", "catalogue", "find_entry", "located", "reading"]
+__all__ = ["HOME", "SHIPPED", "Download", "Entry", "File", "catalogue", "find_entry", "located", "reading"]
 
 HOME = Path("data")
 """The data folder if neither --data nor COTERIE_DATA names one."""
+SHIPPED = Path(__file__).parent / "shipped"
+"""The folder of the data that come with coterie, in a folder for each data set."""
+
+
+class Download(NamedTuple):
+    """One file to be had from the network."""
+
+    url: str
+    size: int
+    """In bytes."""
+    md5: str
 
 
 class File(NamedTuple):
-    """One file of a data set."""
+    """One file of a data set, or one folder."""
 
     name: str
     size: int | None = None
     """In bytes, where it is known."""
     sha256: str | None = None
     """Hexadecimal, where it is known."""
+    download: Download | None = None
+    """The file by itself, where it is handed out so."""
 
-
-class Archive(NamedTuple):
-    """The zip file in which files are handed out."""
-
-    url: str
-    size: int
-    md5: str
+    @property
+    def checksum(self) -> tuple[str, str] | None:
+        """The algorithm and the hexadecimal digits of the checksum, where one is known."""
+        if self.sha256 is not None:
+            return "sha256", self.sha256
+        return None if self.download is None else ("md5", self.download.md5)
 
 
 @dataclass(frozen=True)
@@ -51,20 +63,36 @@ class Entry:
     name: str
     about: str
     terms: str
-    """Where the files come from, under what terms, and whom to cite."""
+    """The files' source and terms, and whom to cite."""
     by_hand: str
-    """How a person gets the files; `{folder}` is where they belong, `{command}` would fetch them."""
+    """Instructions to get the files by hand; they belong in `{folder}`, `{command}` would fetch them."""
     folders: tuple[str, ...]
-    """Where the files may lie below the data folder; the first is where they are put."""
+    """Folders below the data folder in which the files may lie; they are put into the first."""
     files: tuple[File, ...]
-    archive: Archive | None = None
-    """The archive to fetch; None if only a person can."""
+    archive: Download | None = None
+    """The zip file that holds all files; None if each comes by itself, or only a person can fetch them."""
+    prepared: str = ""
+    """The name of a file with the same data as arrays, which does in place of the files."""
+    shipped: bool = False
+    """True if the data come with coterie, and are taken from there unless a data folder has them."""
+
+    @property
+    def fetchable(self) -> bool:
+        """True if a program can fetch the files."""
+        return self.archive is not None or all(file.download is not None for file in self.files)
 
     def found(self, root: Path | None) -> Path | None:
-        """Find the first folder that holds any of the files, packed or unpacked."""
+        """Find the first folder that holds any of the files, packed, unpacked or prepared."""
         names = [name for file in self.files for name in (file.name, file.name.removesuffix(".gz"))]
+        names += [self.prepared] if self.prepared else []
         folders = [(root or HOME) / folder for folder in self.folders]
-        return next((f for f in folders if any(os.path.isfile(f / name) for name in names)), None)
+        folders += [SHIPPED / self.name] if self.shipped else []
+        return next((f for f in folders if any(os.path.exists(f / name) for name in names)), None)
+
+    def needed(self, folder: Path) -> tuple[File, ...]:
+        """List the files that a folder should hold: the prepared one alone, if that is there."""
+        prepared = self.prepared and os.path.isfile(folder / self.prepared)
+        return (File(self.prepared),) if prepared else self.files
 
     def place(self, root: Path | None) -> Path:
         """Name the folder that holds the files, or in which they are to be put."""
@@ -79,13 +107,21 @@ class Entry:
             f"folder that holds them with --data or COTERIE_DATA)"
         )
 
+    def held_files(self, root: Path | None) -> list[Path]:
+        """Find every file, or the prepared one alone; a DataError says how to get what is missing."""
+        folder = self.held(root)
+        paths = [folder / file.name for file in self.needed(folder)]
+        if missing := [path for path in paths if not path.exists()]:
+            raise DataError(f"there is no {missing[0]}; {self.remedy(root)}")
+        return paths
+
     def help(self, root: Path | None) -> str:
         """Say how to get the files by hand."""
         return self.by_hand.format(folder=self.place(root), command=self._command(root))
 
     def remedy(self, root: Path | None) -> str:
         """Say how to get the files the easiest way."""
-        return f"run: {self._command(root)}" if self.archive else self.help(root)
+        return f"run: {self._command(root)}" if self.fetchable else self.help(root)
 
     def _command(self, root: Path | None) -> str:
         return shlex.join(["coterie", "data", "fetch", self.name, *(["--data", str(root)] if root else [])])

@@ -1,4 +1,4 @@
-"""Fetching a data set: download its archive over lines that break, verify, and unpack what is lacking.
+"""Fetching a data set: download its files over lines that break, verify, and unpack what is lacking.
 
 A download that was stopped goes on where it stopped; a file is put in place whole and verified, or not.
 """
@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from coterie.core.errors import DataError
-from coterie.data_files.catalogue import Archive, Entry, File, reading
+from coterie.data_files.catalogue import Download, Entry, File, reading
 from coterie.storage.atomic import replacing
 
 __all__ = ["NetworkError", "Pause", "Watch", "digest", "download", "fetch", "flaw", "unpack"]
@@ -60,34 +60,46 @@ class _Again(Exception):  # noqa: N818 - it is what to do, not a mistake
 def fetch(entry: Entry, root: Path | None, watch: Watch, pause: Pause) -> Path:
     """Fetch what is missing or damaged, and give the folder; a DataError says what to do by hand.
 
-    The archive stays beside the files, for it may hold other data sets too.
+    An archive stays beside the files, for it may hold other data sets too.
     """
     folder = entry.place(root)
-    lacking = [file for file in entry.files if flaw(folder / file.name, file)]
+    lacking = [file for file in entry.needed(folder) if flaw(folder / file.name, file)]
     if not lacking:
         return folder
-    if entry.archive is None:
+    if not entry.fetchable:
         raise DataError(f"{entry.name} cannot be fetched by a program: {entry.help(root)}")
-    archive = folder / entry.archive.url.rpartition("/")[2]
-    if not (archive.exists() and digest(archive, "md5") == entry.archive.md5):
-        watch.notice(f"fetching {entry.archive.url}, {entry.archive.size / 1e6:,.1f} MB, to {archive}")
-        try:
-            download(entry.archive, archive, watch, pause)
-        except NetworkError as error:
-            raise NetworkError(f"{error}. If trying again does not help, {entry.help(root)}") from None
-    unpack(archive, lacking, folder)
+    try:
+        if entry.archive is not None:
+            unpack(_downloaded(entry.archive, folder, watch, pause), lacking, folder)
+        else:
+            for file in lacking:
+                if file.download is not None:
+                    _downloaded(file.download, folder, watch, pause)
+    except NetworkError as error:
+        raise NetworkError(f"{error}. If trying again does not help, {entry.help(root)}") from None
     return folder
+
+
+def _downloaded(source: Download, folder: Path, watch: Watch, pause: Pause) -> Path:
+    """Download a file into the folder, unless the very same is there."""
+    path = folder / source.url.rpartition("/")[2]
+    if not (path.exists() and digest(path, "md5") == source.md5):
+        watch.notice(f"fetching {source.url}, {source.size / 1e6:,.1f} MB, to {path}")
+        download(source, path, watch, pause)
+    return path
 
 
 def flaw(path: Path, file: File, thorough: bool = True) -> str:
     """Say what is wrong with a file, in a few words; empty if nothing is. `thorough`: look inside."""
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         return "missing"
     if file.size is not None and (size := path.stat().st_size) != file.size:
         what = "cut short" if size < file.size else "another file"
         return f"{what} ({size:,} bytes instead of {file.size:,})"
-    if thorough and file.sha256 is not None and (got := digest(path, "sha256")) != file.sha256:
-        return f"damaged or another file (sha256 {got[:8]}... instead of {file.sha256[:8]}...)"
+    if thorough and file.checksum is not None:
+        algorithm, want = file.checksum
+        if (got := digest(path, algorithm)) != want:
+            return f"damaged or another file ({algorithm} {got[:8]}... instead of {want[:8]}...)"
     return ""
 
 
@@ -118,7 +130,7 @@ def unpack(archive: Path, files: Iterable[File], folder: Path) -> None:
                     raise DataError(f"{archive}: {file.name} is {wrong}")
 
 
-def download(source: Archive, target: Path, watch: Watch, pause: Pause) -> None:
+def download(source: Download, target: Path, watch: Watch, pause: Pause) -> None:
     """Download a file; until it is whole and verified, `target.part` holds what has arrived."""
     part = target.with_name(f"{target.name}.part")
     with _writing(part):
@@ -136,7 +148,7 @@ def download(source: Archive, target: Path, watch: Watch, pause: Pause) -> None:
             os.replace(part, target)
 
 
-def _verified(source: Archive, file: BinaryIO, part: Path, watch: Watch, pause: Pause) -> None:
+def _verified(source: Download, file: BinaryIO, part: Path, watch: Watch, pause: Pause) -> None:
     """Complete the file; a beginning that turns out to be another file's is thrown away, once."""
     if file.tell() > source.size:
         _empty(file)
@@ -156,7 +168,7 @@ def _verified(source: Archive, file: BinaryIO, part: Path, watch: Watch, pause: 
         fresh = True
 
 
-def _complete(source: Archive, file: BinaryIO, watch: Watch, pause: Pause) -> None:
+def _complete(source: Download, file: BinaryIO, watch: Watch, pause: Pause) -> None:
     """Ask for the rest again and again, as long as it helps."""
     best, failures = file.tell(), 0
     while file.tell() < source.size:
@@ -181,7 +193,7 @@ def _complete(source: Archive, file: BinaryIO, watch: Watch, pause: Pause) -> No
     os.fsync(file.fileno())
 
 
-def _chunks(source: Archive, done: int) -> Iterator[tuple[int, bytes]]:
+def _chunks(source: Download, done: int) -> Iterator[tuple[int, bytes]]:
     """Ask for the bytes from `done` on; yield each chunk with its place in the file, an empty one first."""
     asked = {"User-Agent": "coterie"} | ({"Range": f"bytes={done}-"} if done else {})
     try:
@@ -207,7 +219,7 @@ def _chunks(source: Archive, done: int) -> Iterator[tuple[int, bytes]]:
         raise _Again(getattr(reason, "strerror", None) or str(reason) or type(error).__name__) from None
 
 
-def _start(response: HTTPResponse, done: int, source: Archive) -> int:
+def _start(response: HTTPResponse, done: int, source: Download) -> int:
     """Give the place in the file at which the response begins; refuse one that does not lead to the end."""
     if response.status != 206:
         done = 0

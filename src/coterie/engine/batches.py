@@ -141,9 +141,12 @@ class StackedData:
         rows, labels = self.pool_rows(part, at)
         return self.inputs(rows), labels
 
-    def probe(self, clients: Tensor, t: int) -> Probe:
-        """Gather the probes of some clients `[n]` of axis N, given on the host."""
-        most = int(self.owned[clients].max())
+    def probe(self, clients: Tensor, t: int | Tensor, most: int | None = None) -> Probe:
+        """Gather the probes of some clients `[n]` of axis N, given on the host.
+
+        `most`: the number of samples that none of them exceeds, for clients given on the device.
+        """
+        most = most or int(self.owned[clients].max())
         clients = clients.to(self.pool.device, non_blocking=True)
         size = self.train.count[clients]
         if self.probe_size == "all":

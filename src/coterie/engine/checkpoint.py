@@ -24,9 +24,9 @@ class Checkpoint(NamedTuple):
     """A moment of a run."""
 
     fingerprint: str
-    """Of the experiment."""
+    """Fingerprint of the experiment."""
     data: str
-    """Of the clients' samples."""
+    """Fingerprint of the clients' samples."""
     stack: int
     t: int
     """Iterations done."""

@@ -52,7 +52,8 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     mask[:, 1:] = False  # all but one are padding
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
     hyper = {k: v[:2] for k, v in group.hyper.items()}
-    start, label = stack.start([task.init_params(0)], 2, 2), f"methods.{world.label}"
+    group_of_two = torch.zeros(2, dtype=torch.int64)
+    start, label = stack.start([task.init_params(0)], group_of_two, 2), f"methods.{world.label}"
 
     def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
         """Call the algorithm by the name of a call, or a function of it, for two clients at once."""
@@ -81,17 +82,28 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
         )
     attempt("predict", state, x, probe)
     state = attempt("local", state, batch, ctx("local"))[0]
+    state = attempt("settle", state, ctx("settle"))
     offers: Message = attempt("offer", state, probe, ctx("offer"))
-    if not offers:
+    replies = offers
+    if group.algorithm.answers:
+        question = attempt("question", state, probe, ctx("question"))
+        replies = attempt("reply", state, question, probe, ctx("offer"))
+    if not replies:
         return
-    pair = _inbox(offers, 2)
+    pair = _inbox(replies, 2)
     attempt("ask", state, Reachable(pair.slot, pair.heard), ctx("ask"))
-    acts: list[tuple[Purpose, int]] = [("mix", 2), ("mix", 1), ("adopt", 1)]
-    for act, senders in acts:
-        attempt(act, state, _inbox(offers, senders), probe, ctx(act))
+    acts: list[tuple[Purpose, Message, int]] = [
+        ("mix", replies, 2),
+        ("mix", replies, 1),
+        ("adopt", offers, 1),
+    ]
+    for act, messages, senders in acts:
+        if messages:
+            attempt(act, state, _inbox(messages, senders), probe, ctx(act))
     if group.attack:
         lie = partial(_lie, world.experiment.attack.name, group.attack, task)
-        attempt(lie, state, offers, probe, ctx("attack"))
+        for messages in (replies, offers):
+            attempt(lie, state, messages, probe, ctx("attack"))
 
 
 def _lie(

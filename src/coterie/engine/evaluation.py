@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -17,14 +17,14 @@ from coterie.engine.batches import SplitIndex, StackedData
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
 from coterie.engine.memory_budget import chunk_size
 
-__all__ = ["Predictor", "accuracies", "accuracy", "predictors"]
+__all__ = ["Predictor", "accuracies", "accuracy", "correct", "predictors"]
 
 
 class Predictor(NamedTuple):
     """Some clients of a stack, and how they score samples."""
 
     clients: slice
-    """Of axis N."""
+    """The clients' part of axis N."""
     state: State
     """`[n, ...]`"""
     predict: Callable[[slice, State, Tensor], Tensor]
@@ -58,13 +58,27 @@ def accuracies(task: Task, data: StackedData, parts: Sequence[Predictor]) -> dic
 
 def accuracy(task: Task, data: StackedData, part: SplitIndex, predictor: Predictor) -> Tensor:
     """Measure the share of a part's samples `[n]` whose label has the largest score."""
+    shares = [hits.sum(dim=-1) / mask.sum(dim=-1) for hits, mask in _hits(task, data, part, predictor)]
+    size = predictor.clients.stop - predictor.clients.start
+    return torch.cat(shares).cpu() if shares else torch.full((size,), torch.nan)
+
+
+def correct(task: Task, data: StackedData, parts: Sequence[Predictor]) -> Tensor:
+    """Find the personal test samples `[S]`, client after client, whose label has the largest score."""
+    looks = (look for part in parts for look in _hits(task, data, data.personal, part))
+    return torch.cat([torch.zeros(0, dtype=torch.bool), *(hits[mask].cpu() for hits, mask in looks)])
+
+
+def _hits(
+    task: Task, data: StackedData, part: SplitIndex, predictor: Predictor
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the samples `[n, width]` that some clients at a time get right, and the mask of real ones."""
     first, last = predictor.clients.start, predictor.clients.stop
     width = int(part.count[predictor.clients].max())
     if not width:
-        return torch.full((last - first,), torch.nan)
+        return
     numbers = _most_numbers(task, data.pool.shape[1:], data.pool.dtype) * width
     step = chunk_size(3 * numbers * data.pool.element_size(), data.pool.device)  # in, out, and one to spare
-    results = []
     for at in range(first, last, step):
         some = slice(at, min(at + step, last))
         positions, mask = part.padded(torch.arange(some.start, some.stop, device=data.pool.device), width)
@@ -72,9 +86,7 @@ def accuracy(task: Task, data: StackedData, part: SplitIndex, predictor: Predict
         scores = predictor.predict(
             some, take_clients(predictor.state, slice(at - first, some.stop - first)), x
         )
-        hits = (scores.argmax(dim=-1) == y) & mask
-        results.append(hits.sum(dim=-1) / mask.sum(dim=-1))
-    return torch.cat(results).cpu()
+        yield (scores.argmax(dim=-1) == y) & mask, mask
 
 
 def _tested(group: AlgorithmGroup, state: State) -> State:

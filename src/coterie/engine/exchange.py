@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import vmap
 from torch.nn.functional import pad
 
-from coterie.core.algorithm import guard
+from coterie.core.algorithm import Algorithm, guard
+from coterie.core.precision import pack
+from coterie.core.sampling import Purpose
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Reachable, State, Tensors
+from coterie.engine.cuda_graphs import Recorder, round_up
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients, write_clients
 from coterie.engine.memory_budget import chunk_size, nbytes
 from coterie.schedule import Meeting
@@ -28,7 +32,7 @@ MOST, LINKS = 32, 1 << 18
 """Exchanges, and links of a world, that are drawn at once."""
 
 Meetings = Mapping[int, Meeting]
-"""Who meets whom in each world, by the world's id."""
+"""The meeting of each world (who meets whom), by the world's id."""
 Act = Literal["mix", "adopt"]
 
 
@@ -43,18 +47,22 @@ UNSEEN = cast(Probe, Unseen())
 
 
 class Mail(NamedTuple):
-    """The messages of one group's algorithm, found out by one bare call of `offer`."""
+    """The messages of one group's algorithm, found out by bare calls of the first client."""
 
     weight: int
-    """Bytes that one message costs on the wire, as the algorithm weighs it."""
+    """Bytes that one broadcast costs on the wire, as the algorithm weighs it."""
     size: int
-    """Bytes that its tensors take in memory; 0: the algorithm sends nothing."""
+    """Bytes that its tensors take in memory, unpacked; 0: the algorithm broadcasts nothing."""
     looks: bool
     """The offer reads the probe, so the samples must be gathered."""
+    asked: int
+    """Bytes that one question and its reply cost on the wire."""
+    room: int
+    """Bytes in memory for one reply, and for what it is made of; 0: the algorithm replies nothing."""
 
 
 class Deliveries(NamedTuple):
-    """Who reads what: R readers and the K senders of each; clients by their place in the group."""
+    """Messages that are read: R readers and the K senders of each; clients by their place in the group."""
 
     world: Tensor
     """`[R]` place of the reader's world among the group's"""
@@ -73,8 +81,8 @@ class Deliveries(NamedTuple):
 class Exchanges:
     """The meetings of a stack's worlds; those in which the same clients meet share theirs."""
 
-    def __init__(self, stack: Stack, clients: Clients) -> None:
-        self.stack, self.clients = stack, clients
+    def __init__(self, stack: Stack, clients: Clients, recorder: Recorder | None = None) -> None:
+        self.stack, self.clients, self._recorder = stack, clients, recorder
         self.mail = [_mail(stack, g, state) for g, state in zip(stack.groups, clients.parts, strict=True)]
         self._schedules = {m.meeting_key: m.schedule for m in stack.members}
         links = max(s.stars * s.clients for s in self._schedules.values())
@@ -98,7 +106,7 @@ class Exchanges:
             for m in self.stack.members
         }
         for group, state in zip(self.stack.groups, self.clients.parts, strict=True):
-            if group.overrides("ask"):
+            if group.algorithm.chooses:
                 met |= self._chosen(group, state, met, t)
         return met
 
@@ -111,16 +119,26 @@ class Exchanges:
         return self._deliver(met, t, _to_neighbours, "adopt")
 
     def bytes_sent(self, met: Meetings, act: Act) -> Tensor:
-        """Count the bytes that each world sends `[W]`: replies to the stars, or the stars' broadcasts.
+        """Count the bytes that each world sends `[W]`: questions and replies, or the stars' broadcasts.
 
-        Broadcasts count for every algorithm alike, also where nobody listens and real peers send none.
+        As between real peers, there is no broadcast where nobody listens.
         """
         different = {id(meeting): meeting for meeting in met.values()}
         counts = {number: _messages(meeting, act) for number, meeting in different.items()}
         sent = []
         for group, mail in zip(self.stack.groups, self.mail, strict=True):
-            sent += [mail.weight * counts[id(met[m.id])] for m in group.members]
+            each = mail.asked if act == "mix" else mail.weight * group.algorithm.listens
+            sent += [each * counts[id(met[m.id])] for m in group.members]
         return torch.tensor(sent)
+
+    def gradients(self, met: Meetings) -> Tensor:
+        """Count the gradients that the exchanges of each world take `[W]`, beside those of local steps."""
+        taken = [
+            _gradients(member.algorithm, met[member.id]) if group.overrides("exchange_gradients") else 0
+            for group in self.stack.groups
+            for member in group.members
+        ]
+        return torch.tensor(taken)
 
     def _chosen(self, group: AlgorithmGroup, state: State, met: Meetings, t: int) -> dict[int, Meeting]:
         """Restrict the meetings of a group to those whom its stars choose to ask."""
@@ -148,7 +166,7 @@ class Exchanges:
     ) -> list[dict[str, Any]]:
         rows = []
         for group, state, mail in zip(self.stack.groups, self.clients.parts, self.mail, strict=True):
-            if mail.size and (act == "mix" or group.algorithm.listens):
+            if _room(group, mail, act):
                 to = address(group, [met[m.id] for m in group.members])
                 info = self._read(group, state, mail, to, act, t)
                 rows += [{**row, "t": t, "kind": act} for row in _reports(group, to, info)]
@@ -158,35 +176,92 @@ class Exchanges:
         self, group: AlgorithmGroup, state: State, mail: Mail, to: Deliveries, act: Act, t: int
     ) -> Info:
         """Change all readers of a group; what they report, each with an axis of readers."""
+        if (found := self._replayed(group, state, mail, to, act, t)) is not None:
+            return found
         results, reports = [], []
-        for some in self._chunks(state, to.reader, mail.size * to.sender.shape[1]):
+        for some in self._chunks(state, to.reader, _room(group, mail, act) * to.sender.shape[1]):
             part = Deliveries(*(column[some] for column in to))
             new, info = self._batch(group, state, mail, part, act, t)
             results.append((self.stack.to_device(part.reader), new))
             reports.append(info)
         for reader, new in results:  # only now: everybody read the models from before
             write_clients(state, reader, new)
-        if not reports or set(reports[0]) <= {"heard"}:  # an algorithm that reports nothing
+        if not reports:
             return {}
-        return {k: torch.cat([r[k] for r in reports]).cpu() for k in reports[0]}
+        return _reported({k: torch.cat([r[k] for r in reports]) for k in reports[0]})
+
+    def _replayed(
+        self, group: AlgorithmGroup, state: State, mail: Mail, to: Deliveries, act: Act, t: int
+    ) -> Info | None:
+        """Do the same by a recording, with readers and senders rounded up; None if there is none."""
+        if not (self._recorder and len(to.reader)) or _needs_the_host(group, mail, act):
+            return None
+        some = _rounded_up(to)
+        room = _room(group, mail, act) * some.sender.shape[1] + 2 * sum(map(nbytes, take_clients(state, 0)))
+        if len(some.reader) > chunk_size(room, self.stack.device):
+            return None
+        given = some.reader, some.sender, some.slot, some.heard, torch.tensor(t)
+        work = partial(self._turn, group, state, mail, act)
+        info = self._recorder.replay((id(group), act), work, *map(self.stack.to_device, given))
+        return None if info is None else _reported({k: v[: len(to.reader)] for k, v in info.items()})
+
+    def _turn(
+        self, group: AlgorithmGroup, state: State, mail: Mail, act: Act, reader: Tensor, *given: Tensor
+    ) -> Info:
+        """Change readers, given on the device with their senders `[R, K]`, slots, what was heard, and t."""
+        *columns, t = given
+        to = Deliveries(reader, reader, reader, *columns)
+        new, info = self._batch(group, state, mail, to, act, t)
+        write_clients(state, reader, new)
+        return info
 
     def _batch(
-        self, group: AlgorithmGroup, state: State, mail: Mail, to: Deliveries, act: Act, t: int
+        self, group: AlgorithmGroup, state: State, mail: Mail, to: Deliveries, act: Act, t: int | Tensor
     ) -> tuple[State, Info]:
         stack, reader, shape = self.stack, self.stack.to_device(to.reader), to.sender.shape
-        offers = self._offers(group, state, mail, to.sender.flatten(), t)
+        most = int(stack.data.owned[group.clients].max()) if isinstance(t, Tensor) else None
+        probe = stack.data.probe(to.reader + group.clients.start, t, most)
+        if act == "mix" and group.algorithm.answers:
+            messages = self._replies(group, state, to, probe, t)
+        else:
+            messages = self._offers(group, state, mail, to.sender.flatten(), t)
         inbox = Inbox(
-            {k: m.view(*shape, *m.shape[1:]) for k, m in offers.items()},
+            {k: m.view(*shape, *m.shape[1:]) for k, m in messages.items()},
             stack.to_device(to.heard),
             stack.to_device(to.slot),
         )
-        probe = stack.data.probe(to.reader + group.clients.start, t)
         ctx = stack.context(act, t, reader + group.clients.start)
         call = partial(_for_each, group, stack.task, act, _rows(group.hyper, reader))
         return guard(call, take_clients(state, reader), inbox, probe, ctx)
 
-    def _offers(self, group: AlgorithmGroup, state: State, mail: Mail, who: Tensor, t: int) -> Message:
-        """Make the messages of some senders `[S]`, honest or not."""
+    def _replies(
+        self, group: AlgorithmGroup, state: State, to: Deliveries, probe: Probe, t: int | Tensor
+    ) -> Message:
+        """Make the replies to the questions of R readers `[R * K]`, as they arrive; zeros if not heard."""
+        stack, reader = self.stack, self.stack.to_device(to.reader)
+        ctx = stack.context("question", t, reader + group.clients.start)
+        question = group.vmapped(stack.task, "question")
+        asked = question(_rows(group.hyper, reader), take_clients(state, reader), probe, ctx)
+        questions = group.received(asked, stack.dtype)
+        (pair,) = to.heard.flatten().nonzero(as_tuple=True)
+        pair = pair if len(pair) else torch.zeros(1, dtype=torch.int64)  # for the names and shapes
+        who = to.sender.flatten()[pair]
+        sender, numbers = stack.to_device(who), who + group.clients.start
+        theirs, probes = take_clients(state, sender), stack.data.probe(numbers, t)
+        each = _rows(questions, stack.to_device(pair // to.sender.shape[1]))
+        ctx = stack.context("offer", t, stack.to_device(numbers))
+        reply = group.vmapped(stack.task, "reply")
+        replies = reply(_rows(group.hyper, sender), theirs, each, probes, ctx)
+        replies = group.received(self._with_lies(group, state, who, replies, t), stack.dtype)
+        at = stack.to_device(pair)
+        return {
+            k: m.new_zeros(to.sender.numel(), *m.shape[1:]).index_copy(0, at, m) for k, m in replies.items()
+        }
+
+    def _offers(
+        self, group: AlgorithmGroup, state: State, mail: Mail, who: Tensor, t: int | Tensor
+    ) -> Message:
+        """Make the messages of some senders `[S]`, honest or not, as they arrive."""
         stack, where = self.stack, None
         if mail.looks:
             who, where = torch.unique(who, return_inverse=True)
@@ -201,17 +276,24 @@ class Exchanges:
             offers = vmap(offer)(_rows(group.hyper, sender), take_clients(state, sender), ctx, *probes)
         else:  # of one client or of many: tensors of the state
             offers = _rows(stack.task.select(state, group.algorithm.share), sender)
-        (liars,) = group.attacker[who].nonzero(as_tuple=True)
-        if group.attack is not None and len(liars):
-            at, numbers = stack.to_device(liars), numbers[liars]
-            lies = vmap(partial(group.attack.offer, stack.task))(
-                take_clients(state, sender[at]),
-                _rows(offers, at),
-                stack.data.probe(numbers, t),
-                stack.context("attack", t, stack.to_device(numbers)),
-            )
-            offers = {k: m.index_copy(0, at, lies[k]) for k, m in offers.items()}
+        offers = group.received(self._with_lies(group, state, who, offers, t), stack.dtype)
         return offers if where is None else _rows(offers, stack.to_device(where))
+
+    def _with_lies(
+        self, group: AlgorithmGroup, state: State, who: Tensor, honest: Message, t: int | Tensor
+    ) -> Message:
+        """Put the lies of attackers among some senders `[S]` in place of their honest messages."""
+        if group.attack is None or not len(liars := group.attacker[who].nonzero().flatten()):
+            return honest
+        stack, numbers = self.stack, who[liars] + group.clients.start
+        at = stack.to_device(liars)
+        lies = vmap(partial(group.attack.offer, stack.task))(
+            take_clients(state, stack.to_device(who[liars])),
+            _rows(honest, at),
+            stack.data.probe(numbers, t),
+            stack.context("attack", t, stack.to_device(numbers)),
+        )
+        return {k: m.index_copy(0, at, lies[k]) for k, m in honest.items()}
 
     def _chunks(self, state: State, reader: Tensor, inbox: int) -> Iterator[slice]:
         """Part the readers so that their states, before and after, and inboxes (bytes each) fit."""
@@ -221,17 +303,39 @@ class Exchanges:
 
 
 def _mail(stack: Stack, group: AlgorithmGroup, state: State) -> Mail:
-    """Find out what the first client of a group would send, and whether it must look at samples for that."""
-    first = group.clients.start + torch.zeros(1, dtype=torch.int64)
-    ctx = Context(*(part[0] for part in stack.context("offer", 0, stack.to_device(first))))
-    offer = partial(group.algorithm.offer, stack.task, take_clients(state, 0))
+    """Find out what the first client of a group would send, and whether its offer looks at samples."""
+    algorithm, first = group.algorithm, group.clients.start + torch.zeros(1, dtype=torch.int64)
+    its = stack.task, take_clients(state, 0)
+
+    def ctx(purpose: Purpose) -> Context:
+        return Context(*(part[0] for part in stack.context(purpose, 0, stack.to_device(first))))
+
+    def probe() -> Probe:
+        return Probe(*(part[0] for part in stack.data.probe(first, 0)))
+
+    def weigh(message: Message) -> int:
+        return algorithm.wire_bytes(pack(message, group.precision))
+
     looks = False
     try:
-        message = offer(UNSEEN, ctx)
+        offer = algorithm.offer(*its, UNSEEN, ctx("offer"))
     except Exception:  # whatever it is: an offer that fails for another reason fails again
         looks = True
-        message = offer(Probe(*(part[0] for part in stack.data.probe(first, 0))), ctx)
-    return Mail(group.algorithm.wire_bytes(message), nbytes(message), looks)
+        offer = algorithm.offer(*its, probe(), ctx("offer"))
+    weight, size = weigh(offer), nbytes(offer)
+    if not algorithm.answers:
+        return Mail(weight, size, looks, weight, size)
+    seen = probe()
+    question = algorithm.question(*its, seen, ctx("question"))
+    reply = algorithm.reply(*its, question, seen, ctx("offer"))
+    asked = weigh(question) + weigh(reply)
+    made_of = (*its[1], question, reply, {"x": seen.x})
+    return Mail(weight, size, looks, asked, sum(map(nbytes, made_of)))
+
+
+def _room(group: AlgorithmGroup, mail: Mail, act: Act) -> int:
+    """Count the bytes that one message takes in memory; 0: there is none."""
+    return mail.room if act == "mix" else mail.size * group.algorithm.listens
 
 
 def _for_each(
@@ -263,16 +367,35 @@ def _rows(tensors: Tensors, index: Tensor | int) -> Tensors:
 def _to_stars(group: AlgorithmGroup, meetings: Sequence[Meeting]) -> Deliveries:
     """Address the neighbours' messages to the stars."""
     width = max(m.neighbour.shape[1] for m in meetings)
-    sizes = torch.tensor([len(m.star) for m in meetings])
-    first = torch.tensor([m.clients.start - group.clients.start for m in group.members])
-    offset = first.repeat_interleave(sizes)
+    sizes = [len(m.star) for m in meetings]
+    first = [m.clients.start - group.clients.start for m in group.members]
+    # Not `repeat_interleave`, which takes milliseconds where there are many cores.
+    offset, world = (torch.from_numpy(np.repeat(part, sizes)) for part in (first, range(len(meetings))))
     star = torch.cat([m.star for m in meetings])
     slot, heard = (
         torch.cat([pad(part, (0, width - part.shape[1])) for part in parts])
         for parts in ([m.neighbour for m in meetings], [m.heard for m in meetings])
     )
-    world = torch.arange(len(meetings)).repeat_interleave(sizes)
     return Deliveries(world, star + offset, star, slot + offset[:, None], slot, heard)
+
+
+def _needs_the_host(group: AlgorithmGroup, mail: Mail, act: Act) -> bool:
+    """Tell whether an exchange asks the host who sends: different senders, attackers, pairs that talk."""
+    return mail.looks or group.attack is not None or (act == "mix" and group.algorithm.answers)
+
+
+def _rounded_up(to: Deliveries) -> Deliveries:
+    """Round readers up, by repeating the last, and senders, by some who are not heard."""
+    count, width = to.sender.shape
+    more = (0, round_up(width, 8) - width) if width > 1 else (0, 0)
+    rows = torch.arange(round_up(count, 16)).clamp_max(count - 1)
+    wide = to._replace(sender=pad(to.sender, more), slot=pad(to.slot, more), heard=pad(to.heard, more))
+    return Deliveries(*(column[rows] for column in wide))
+
+
+def _reported(info: Info) -> Info:
+    """Bring reports to the host; an algorithm that reports nothing but whom it heard reports nothing."""
+    return {} if set(info) <= {"heard"} else {k: v.cpu() for k, v in info.items()}
 
 
 def _to_neighbours(group: AlgorithmGroup, meetings: Sequence[Meeting]) -> Deliveries:
@@ -304,6 +427,13 @@ def _messages(meeting: Meeting, act: Act) -> int:
     """Count messages: every neighbour asked replies; a star that heard one sends to all it asked."""
     sent = meeting.asked if act == "mix" else meeting.asked & meeting.heard.any(dim=1, keepdim=True)
     return int(torch.count_nonzero(sent))
+
+
+def _gradients(algorithm: Algorithm, meeting: Meeting) -> int:
+    """Add up what the exchanges of all stars of a meeting take."""
+    told = meeting.told & algorithm.listens
+    counts = torch.stack([part.sum(dim=1) for part in (meeting.asked, meeting.heard, told)], dim=1)
+    return sum(algorithm.exchange_gradients(*star) for star in counts.tolist() if star[0])
 
 
 def _reports(group: AlgorithmGroup, to: Deliveries, info: Info) -> Iterator[dict[str, Any]]:

@@ -39,8 +39,11 @@ __all__ = [
     "BatchPlan",
     "ClientRange",
     "Execution",
+    "LocalStep",
     "VmapExecution",
+    "chosen",
     "client_ranges",
+    "step_alone",
     "uses_default_step",
 ]
 
@@ -71,6 +74,18 @@ class BatchPlan(NamedTuple):
     """`[K, n]` bool: who learns; None: everybody"""
 
 
+class LocalStep(NamedTuple):
+    """Arguments of one local step of n clients, each with an axis of clients."""
+
+    hyper: Tensors
+    """`[n]` each: float options in which the worlds of a group differ"""
+    state: State
+    batch: Batch
+    ctx: Context
+    learns: Tensor | None = None
+    """`[n]` bool: who learns; None: everybody"""
+
+
 class Execution(Protocol):
     """Local steps of n clients of a range."""
 
@@ -81,15 +96,7 @@ class Execution(Protocol):
         """Take all of them at once, in place: the losses `[K, n]`; None: they are to be taken one by one."""
         return None
 
-    def step(
-        self,
-        group: AlgorithmGroup,
-        hyper: Tensors,
-        state: State,
-        batch: Batch,
-        ctx: Context,
-        learns: Tensor | None,
-    ) -> tuple[State, Tensor]:
+    def step(self, group: AlgorithmGroup, given: LocalStep) -> tuple[State, Tensor]:
         """Compute new states and the losses `[n]`; a client that does not learn (`[n]` bool) keeps its state.
 
         The given state may be overwritten, and may be what is returned.
@@ -122,21 +129,13 @@ class AnalyticExecution(Execution):
             return None
         return self._fused.steps(state, *plan)
 
-    def step(
-        self,
-        group: AlgorithmGroup,
-        hyper: Tensors,
-        state: State,
-        batch: Batch,
-        ctx: Context,
-        learns: Tensor | None,
-    ) -> tuple[State, Tensor]:
+    def step(self, group: AlgorithmGroup, given: LocalStep) -> tuple[State, Tensor]:
         if not uses_default_step(group.algorithm):
-            return self._others.step(group, hyper, state, batch, ctx, learns)
-        if learns is None:
-            return self._descend_(state, batch)
-        new, loss = self._descend_(_copied(state), batch)
-        return _chosen(learns, new, state), loss
+            return self._others.step(group, given)
+        if given.learns is None:
+            return self._descend_(given.state, given.batch)
+        new, loss = self._descend_(_copied(given.state), given.batch)
+        return chosen(given.learns, new, given.state), loss
 
     def _descend_(self, state: State, batch: Batch) -> tuple[State, Tensor]:
         optimizer = self.task.optimizer
@@ -162,22 +161,14 @@ class VmapExecution(Execution):
         self.task, self.compiled = task, compiled
         self._own = _PerThread(task, gradients)
 
-    def step(
-        self,
-        group: AlgorithmGroup,
-        hyper: Tensors,
-        state: State,
-        batch: Batch,
-        ctx: Context,
-        learns: Tensor | None,
-    ) -> tuple[State, Tensor]:
-        steps, key = self._own.steps, (id(group), learns is None)
-        given = hyper, *state, *batch, *ctx
-        leaves, layout = flatten(given if learns is None else (*given, learns))
+    def step(self, group: AlgorithmGroup, given: LocalStep) -> tuple[State, Tensor]:
+        steps, key = self._own.steps, (id(group), given.learns is None)
+        parts = given.hyper, *given.state, *given.batch, *given.ctx
+        leaves, layout = flatten(parts if given.learns is None else (*parts, given.learns))
         if key not in steps:
             step = vmap(partial(_flat_step, self._own.task, group, layout))
             steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
-        *new, loss = unflatten(steps[key](*leaves), [*layout[1 : 1 + len(state)], None])
+        *new, loss = unflatten(steps[key](*leaves), [*layout[1 : 1 + len(given.state)], None])
         return State(*new), loss
 
 
@@ -194,25 +185,18 @@ class _PerThread(threading.local):
 def _flat_step(task: Task, group: AlgorithmGroup, layout: Layout, *leaves: Tensor) -> tuple[Tensor, ...]:
     """Take one client's local step on its tensors end to end, which `vmap` handles soonest."""
     hyper, *rest = unflatten(leaves, layout)
-    state, batch, ctx, learns = State(*rest[:5]), Batch(*rest[5:9]), Context(*rest[9:13]), rest[13:]
-    new, loss = _step(task, group, hyper, state, batch, ctx, *(learns or [None]))
+    given = LocalStep(hyper, State(*rest[:5]), Batch(*rest[5:9]), Context(*rest[9:13]), *rest[13:])
+    new, loss = step_alone(task, group, given)
     parts = [{k: part[k] for k in names or ()} for part, names in zip(new, layout[1:6], strict=True)]
     return tuple(flatten([*parts, loss])[0])
 
 
-def _step(
-    task: Task,
-    group: AlgorithmGroup,
-    hyper: Tensors,
-    state: State,
-    batch: Batch,
-    ctx: Context,
-    learns: Tensor | None,
-) -> tuple[State, Tensor]:
-    """Take one client's local step, or none."""
-    given = state if learns is None else _copied(state)  # a step may overwrite what it is given
-    new, info = group.method(hyper).local(task, given, batch, ctx)
-    return new if learns is None else _chosen(learns, new, state), info["loss"]
+def step_alone(task: Task, group: AlgorithmGroup, given: LocalStep) -> tuple[State, Tensor]:
+    """Take one client's local step, or none: its tensors have no axis of clients."""
+    hyper, state, batch, ctx, learns = given
+    own = state if learns is None else _copied(state)  # a step may overwrite what it is given
+    new, info = group.method(hyper).local(task, own, batch, ctx)
+    return new if learns is None else chosen(learns, new, state), info["loss"]
 
 
 def uses_default_step(algorithm: Algorithm) -> bool:
@@ -220,7 +204,7 @@ def uses_default_step(algorithm: Algorithm) -> bool:
     return type(algorithm).local is Algorithm.local
 
 
-def _chosen(learns: Tensor, new: State, old: State) -> State:
+def chosen(learns: Tensor, new: State, old: State) -> State:
     """Take the new state of those who learn, the old one of the others."""
 
     def choice(now: Tensor, before: Tensor) -> Tensor:

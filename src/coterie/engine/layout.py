@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,10 +25,11 @@ from torch.func import vmap
 from coterie.core.algorithm import Algorithm
 from coterie.core.attack import Attack
 from coterie.core.data import Federation
+from coterie.core.precision import Precision, received
 from coterie.core.sampling import Purpose, first_model, first_row
 from coterie.core.task import Task
 from coterie.core.toml import flat
-from coterie.core.types import Context, Start, State, Tensors
+from coterie.core.types import Context, Message, Start, State, Tensors
 from coterie.engine.batches import StackedData
 from coterie.engine.memory_budget import split_to_fit, world_bytes
 from coterie.experiment import Experiment, World
@@ -45,18 +46,21 @@ __all__ = [
     "write_clients",
 ]
 
+FirstModel: TypeAlias = Callable[[str, int, int], tuple[Tensors, Tensors]]
+"""`first_model` of a task: parameters and buffers by `train.init`, seed and client."""
+
 
 class WorldSlot(NamedTuple):
     """One world in its stack."""
 
     id: int
-    """Its number in the run."""
+    """The world's number in the run."""
     world: World
     algorithm: Algorithm
     federation: Federation
     schedule: Schedule
     clients: slice
-    """Its part of axis N."""
+    """The world's part of axis N."""
     meeting_key: str
     """Cache key: worlds of a stack with the same key draw the same meetings."""
 
@@ -73,6 +77,8 @@ class AlgorithmGroup(NamedTuple):
     """The attack on messages, None if there is none."""
     attacker: Tensor
     """`[n]` bool: who attacks, on the host"""
+    precision: Precision
+    """The precision of all messages."""
 
     def method(self, hyper: Tensors) -> Algorithm:
         """Make the algorithm of one client."""
@@ -86,6 +92,12 @@ class AlgorithmGroup(NamedTuple):
             return getattr(self.method(hyper), call)(task, *given)
 
         return vmap(one)
+
+    def received(self, messages: Message, dtype: torch.dtype) -> Message:
+        """Make what arrives of the messages of S senders `[S, ...]`, in numbers of a model's type."""
+        if self.precision == "full" or not messages:
+            return messages
+        return vmap(partial(received, precision=self.precision, dtype=dtype))(messages)
 
     def overrides(self, call: str) -> bool:
         """Tell whether the algorithm has its own version of a call of the contract."""
@@ -146,37 +158,44 @@ class Stack:
     def initial(self) -> Clients:
         """Make every client's state before the first iteration."""
         width = max(m.schedule.clients for m in self.members)
+        first = cache(partial(first_model, self.task))  # worlds of one seed begin with the same
         states = []
         for group in self.groups:
-            starts, ctx = self._starts(group, width), self.context("init", 0, group.clients)
+            starts, ctx = self._starts(group, width, first), self.context("init", 0, group.clients)
             states.append(group.vmapped(self.task, "init")(group.hyper, starts, ctx))
         return Clients.of(self.groups, states)
 
-    def _starts(self, group: AlgorithmGroup, width: int) -> Start:
+    def _starts(self, group: AlgorithmGroup, width: int, first: FirstModel) -> Start:
         """Make what all clients of a group begin with."""
-        starts = [self._start(m, width) for m in group.members]
+        starts = [self._start(m, width, first) for m in group.members]
         return Start(
             {k: _end_to_end([s.params[k] for s in starts]) for k in starts[0].params},
             {k: _end_to_end([s.buffers[k] for s in starts]) for k in starts[0].buffers},
             _end_to_end([s.row for s in starts]),
+            _end_to_end([s.group for s in starts]),
         )
 
-    def _start(self, member: WorldSlot, width: int) -> Start:
+    def _start(self, member: WorldSlot, width: int, first: FirstModel) -> Start:
         """Make what the clients of one world begin with."""
         m, how = member.schedule.clients, member.world.experiment.train.init
         clients = range(m) if how == "independent" else range(1)
-        models = [first_model(self.task, how, member.world.seed, client) for client in clients]
-        return self.start(models, m, width)
+        models = [first(how, member.world.seed, client) for client in clients]
+        return self.start(models, member.federation.group, width)
 
-    def start(self, models: Sequence[tuple[Tensors, Tensors]], m: int, width: int) -> Start:
-        """Stack θ(0), one model for each of m clients or one for all, and first rows of W `[m, width]`."""
+    def start(self, models: Sequence[tuple[Tensors, Tensors]], group: Tensor, width: int) -> Start:
+        """Stack θ(0), one model for each of m clients or one for all, and first rows of W `[m, width]`.
+
+        `group` `[m]`: the clients' true groups.
+        """
+        m = len(group)
 
         def stacked(part: int) -> Tensors:
             tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
             return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
 
         row = first_row(torch.arange(m), m, self.dtype)
-        return Start(stacked(0), stacked(1), self._home(torch.nn.functional.pad(row, (0, width - m))))
+        rows = torch.nn.functional.pad(row, (0, width - m))
+        return Start(stacked(0), stacked(1), self._home(rows), self._home(group))
 
     def _home(self, tensor: Tensor) -> Tensor:
         dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
@@ -267,7 +286,8 @@ def _stack(
         algorithm = world.algorithm
         # Those with the default local step come first: they can take that step together.
         own_step = type(algorithm).local is not Algorithm.local
-        key = (own_step, type(algorithm), repr(_options(algorithm, numbers=False)), _attack(world))
+        options, precision = repr(_options(algorithm, numbers=False)), world.experiment.exchange.precision
+        key = (own_step, type(algorithm), options, _attack(world), precision)
         alike.setdefault(key, []).append((i, world, federation, algorithm))
     groups: list[AlgorithmGroup] = []
     schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
@@ -291,6 +311,7 @@ def _stack(
                 slice(first, at),
                 _attack(items[0][1]),
                 torch.cat([m.world.attackers for m in members]),
+                items[0][1].experiment.exchange.precision,
             )
         )
     return Stack(task, tuple(groups), device, dtype)

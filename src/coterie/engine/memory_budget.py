@@ -17,7 +17,7 @@ from coterie.core.types import Start, State
 from coterie.core.validation import ValidatingAlgorithm
 from coterie.experiment import World
 
-__all__ = ["check_clients_fit", "chunk_size", "nbytes", "split_to_fit", "world_bytes"]
+__all__ = ["check_clients_fit", "chunk_size", "models_carried", "nbytes", "split_to_fit", "world_bytes"]
 
 BYTES_PER_CLIENT = 500
 """Bytes that dealing takes for each client, whatever the client gets."""
@@ -32,6 +32,16 @@ TEMPORARY_BYTES = 256 << 20
 def nbytes(tensors: Mapping[str, Tensor]) -> int:
     """Add up the bytes of tensors."""
     return sum(v.numel() * v.element_size() for v in tensors.values())
+
+
+def models_carried(state: State, slots: int) -> float:
+    """Measure what one client's method remembers, its optimiser aside, in models of this client's size.
+
+    `slots`: entries of the client's rows that are not padding.
+    """
+    model = nbytes(state.params) + nbytes(state.buffers)
+    rows = sum(nbytes({"one": row[0]}) * slots for row in state.rows.values())
+    return (nbytes(state.memory) + rows) / model
 
 
 def chunk_size(each: int, device: torch.device) -> int:
@@ -66,12 +76,12 @@ def world_bytes(world: World, federation: Federation, task: Task) -> int:
 
 def _first_state(world: World, task: Task) -> State:
     """Make the state of one client of a world."""
-    label, (params, buffers) = f"methods.{world.label}", task.init_params(0)
+    label, (params, buffers) = f"methods.{world.label}", task.given()
     row = first_row(0, world.experiment.data.clients, next(iter(params.values())).dtype)
     ctx = context("init", world.seed, 0, 0, last=0, every=1)
     with user_code(f"{label}: init failed"):
         algorithm = ValidatingAlgorithm(inner=world.algorithm, its=label)
-        return algorithm.init(task, Start(params, buffers, row), ctx)
+        return algorithm.init(task, Start(params, buffers, row, torch.tensor(0)), ctx)
 
 
 def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:

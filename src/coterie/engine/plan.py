@@ -96,7 +96,7 @@ def prepare(
     worlds = list(experiment.worlds() if worlds is None else worlds)
     check_clients_fit(worlds)
     dealer = Dealer(root)
-    federations = [dealer.federation(w.experiment, w.seed) for w in worlds]
+    federations = [dealer.of(w) for w in worlds]
     if not tested:
         federations = _without_tests(federations)
     if progress:

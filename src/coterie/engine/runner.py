@@ -116,8 +116,10 @@ def described(
                     "classes": list(federation.classes),
                     "group": federation.group.tolist(),
                     "train": train.count.tolist(),
+                    "test": federation.personal.count.tolist(),
                     "labels": labels.tolist(),
                     "attackers": world.attackers.nonzero()[:, 0].tolist(),
+                    "owned": federation.owned,
                 }
             )
         facts = {"name": world.name, "label": world.label, "seed": world.seed, "setting": world.setting}

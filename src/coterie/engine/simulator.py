@@ -6,21 +6,34 @@ block of clients, small enough for the processor's cache, through all local step
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from coterie.core.errors import CheckpointError, NoRoomError
 from coterie.core.registry import user_code
-from coterie.core.types import Batch, Context, Tensors
+from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.checkpoint import Checkpoint
-from coterie.engine.evaluation import accuracies, predictors
+from coterie.engine.cuda_graphs import RECORDED_BYTES, Recorder
+from coterie.engine.evaluation import Predictor, accuracies, correct, predictors
 from coterie.engine.exchange import Act, Exchanges, Meetings
-from coterie.engine.execution import BatchPlan, ClientRange, Execution, client_ranges, uses_default_step
-from coterie.engine.layout import Stack, take_clients, write_clients
+from coterie.engine.execution import (
+    BatchPlan,
+    ClientRange,
+    Execution,
+    LocalStep,
+    chosen,
+    client_ranges,
+    uses_default_step,
+)
+from coterie.engine.layout import Clients, Stack, take_clients, write_clients
+from coterie.engine.memory_budget import chunk_size, models_carried, nbytes
 from coterie.engine.sinks import Progress
 
 __all__ = ["Simulator"]
@@ -57,11 +70,16 @@ class LearningRates:
 class Simulator:
     """One stack of worlds on its way from t = 0 to T."""
 
-    def __init__(self, stack: Stack, execution: Execution, progress: Progress | None = None) -> None:
+    def __init__(
+        self, stack: Stack, execution: Execution, progress: Progress | None = None, *, record: bool = True
+    ) -> None:
+        """`record`: what few clients do on a GPU is recorded and replayed (`coterie.engine.cuda_graphs`)."""
         self.stack, self.execution, self.progress = stack, execution, progress
         self.experiment = stack.experiment
         self.clients = stack.initial()
         self.ranges = client_ranges(stack, self.clients)
+        groups = zip(stack.groups, self.clients.parts, strict=True)
+        self._settling = [(group, state) for group, state in groups if group.overrides("settle")]
         self.threads = torch.get_num_threads() if execution.side_by_side and stack.device.type == "cpu" else 1
         # A convolution of one client does not fill several cores; several of them at once do.
         self._pool = ThreadPoolExecutor(self.threads, "coterie", _one_core) if self.threads > 1 else None
@@ -76,17 +94,26 @@ class Simulator:
         self.diverged = torch.zeros(n, dtype=torch.int64, device=stack.device)
         """The iteration at which a client's loss stopped being finite; 0: it did not."""
         self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
-        self.exchanges = Exchanges(stack, self.clients)
+        self.exchange_gradients = torch.zeros_like(self.bytes)
+        """Gradients of each world that were taken in exchanges, not in local steps."""
+        self._recorder = _recorder(stack, self.clients) if record else None
+        self.exchanges = Exchanges(stack, self.clients, self._recorder)
         self.stepped = 0
         """Client-steps taken since this object was made."""
         self._sound = torch.ones(n, dtype=torch.bool)
-        """Who did not diverge, on the host."""
+        """Clients that did not diverge, on the host."""
         self._rates = LearningRates(stack)
         self._met: Meetings = {}
+        self._carried = [
+            models_carried(take_clients(state, 0), m.schedule.clients)
+            for group, state in zip(stack.groups, self.clients.parts, strict=True)
+            for m in group.members
+        ]
 
     def tensors(self) -> dict[str, Tensor]:
         """Name everything that changes; the very tensors."""
         own = {k: getattr(self, k) for k in ("loss_sum", "steps", "taken", "diverged", "bytes")}
+        own["exchange_gradients"] = self.exchange_gradients
         return {**self.clients.tensors(), **own}
 
     def restore(self, saved: Checkpoint) -> None:
@@ -112,6 +139,7 @@ class Simulator:
         act: Act = "mix" if phase == "exchange" else "adopt"
         if act == "mix":
             self._met = self.exchanges.meetings(self.t, self._sound)
+            self.exchange_gradients += self.exchanges.gradients(self._met)
         rows = (self.exchanges.mix if act == "mix" else self.exchanges.adopt)(self._met, self.t)
         self.bytes += self.exchanges.bytes_sent(self._met, act)
         return rows
@@ -134,7 +162,8 @@ class Simulator:
     def evaluate(self) -> list[dict[str, Any]]:
         """Make rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
         self._isolate(~_finite(self.clients.whole.params), self.t)
-        found = accuracies(self.stack.task, self.stack.data, predictors(self.stack, self.clients, self.t))
+        parts = predictors(self.stack, self.clients, self.t)
+        found = accuracies(self.stack.task, self.stack.data, parts)
         found["loss"] = (self.loss_sum / self.steps).cpu()
         found = {k: torch.where(self._sound, v, torch.nan) for k, v in found.items()}
         self.loss_sum.zero_()
@@ -145,11 +174,23 @@ class Simulator:
             row |= {k: v[m.clients].tolist() for k, v in found.items()}
             row |= {
                 "bytes": int(self.bytes[i]),
-                "gradients": int(self.taken[m.clients].sum()) * m.algorithm.gradients,
+                "gradients": int(self.taken[m.clients].sum()) * m.algorithm.gradients
+                + int(self.exchange_gradients[i]),
+                "models_carried": self._carried[i],
                 "diverged": (~self._sound[m.clients]).nonzero().flatten().tolist(),
             }
             rows.append(row)
+        if self.t == self.stack.iterations:
+            for row, bits in zip(rows, self._correct(parts), strict=True):
+                row["correct"] = bits
         return rows
+
+    def _correct(self, parts: Sequence[Predictor]) -> list[str]:
+        """Write, for each world, which personal test samples its clients get right, as in `metrics.jsonl`."""
+        count = self.stack.data.personal.count.cpu()
+        sizes = [int(count[m.clients].sum()) for m in self.stack.members]
+        found = torch.split(correct(self.stack.task, self.stack.data, parts), sizes)
+        return [base64.b64encode(np.packbits(own.numpy()).tobytes()).decode() for own in found]
 
     def _next_stop(self) -> int:
         """Find the last of the local iterations that can be taken in one go."""
@@ -159,9 +200,29 @@ class Simulator:
             t < min(self.stack.iterations, self.t + LONGEST)
             and t % every
             and schedule.phase(t + 1) == "local"
+            and not self._settles(t + 1)
         ):
             t += 1
         return t
+
+    def _settles(self, t: int) -> bool:
+        """Tell whether an algorithm looks back on the step of iteration t, which is then taken by itself."""
+        return bool(self._settling) and self.stack.members[0].schedule.closing(t)
+
+    def _settle(self, t: int, learns: Tensor | None) -> None:
+        """Let those clients that learned at t, of algorithms that do so, look back on that step."""
+        for group, state in self._settling:
+            size = chunk_size(3 * sum(map(nbytes, take_clients(state, 0))), self.stack.device)
+            first, end = group.clients.start, group.clients.stop
+            for a in range(first, end, size):
+                block = slice(a, min(a + size, end))
+                inside = slice(block.start - first, block.stop - first)
+                hyper, own = {k: v[inside] for k, v in group.hyper.items()}, take_clients(state, inside)
+                ctx = self.stack.context("settle", t, block)
+                new = group.vmapped(self.stack.task, "settle")(hyper, own, ctx)
+                if learns is not None:
+                    new = chosen(learns[-1, block], new, own)
+                write_clients(state, inside, new)
 
     def _learn(self, ts: Tensor) -> None:
         stack = self.stack
@@ -174,6 +235,8 @@ class Simulator:
                 losses[:, block] = self._through(part, block, at, lr[:, block], who)
 
             list((self._pool.map if self._pool else map)(go, self._blocks(part)))
+        if self._settles(int(ts[-1])):
+            self._settle(int(ts[-1]), learns)
         counted = torch.ones_like(losses, dtype=torch.bool) if learns is None else learns
         bad = counted & ~losses.isfinite()
         self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
@@ -202,24 +265,52 @@ class Simulator:
         ctx = Context(unused, unused.bool(), unused, unused)
         if part.group.overrides("local"):
             ctx = self.stack.context("local", ts[:, None], block)
-        hyper = {k: v[inside] for k, v in part.hyper.items()}
+        given = rows, labels, lr, keys, *ctx, *([] if learns is None else [learns])
+        if self._recorder:
+            work = partial(self._all_steps, part, inside)
+            done = self._recorder.replay(("local", block.start, block.stop), work, *given)
+            if done is not None:
+                return done["losses"]
         losses: list[Tensor] = []
         for k in range(len(ts)):
-            mask, reason = None if learns is None else learns[k], ""
+            reason = ""
             try:
-                batch = Batch(data.inputs(rows[k]), labels[k], lr[k], keys[k])
-                now = Context(*(part[k] for part in ctx))
-                state, loss = self.execution.step(part.group, hyper, state, batch, now, mask)
+                state, loss = self._one_step(part, inside, state, *(column[k] for column in given))
                 losses.append(loss)
             except torch.OutOfMemoryError as error:
                 reason = str(error)  # and not the error itself, which holds on to all that the step had made
             if reason:
-                del batch
                 write_clients(part.state, inside, state)
                 rest = (ts[k:], lr[k:], None if learns is None else learns[k:])
                 return torch.cat([*(x[None] for x in losses), self._in_halves(part, block, *rest, reason)])
         write_clients(part.state, inside, state)
         return torch.stack(losses)
+
+    def _one_step(
+        self,
+        part: ClientRange,
+        inside: slice,
+        state: State,
+        rows: Tensor,
+        labels: Tensor,
+        lr: Tensor,
+        keys: Tensor,
+        *rest: Tensor,
+    ) -> tuple[State, Tensor]:
+        """Take one step of a block: rows of the pool `[n, B]`, ..., the context, and who learns, if any."""
+        hyper = {k: v[inside] for k, v in part.hyper.items()}
+        batch = Batch(self.stack.data.inputs(rows), labels, lr, keys)
+        given = LocalStep(hyper, state, batch, Context(*rest[:4]), *rest[4:])
+        return self.execution.step(part.group, given)
+
+    def _all_steps(self, part: ClientRange, inside: slice, *given: Tensor) -> Tensors:
+        """Take a block through all iterations, each tensor `[K, n, ...]`, in place; the losses `[K, n]`."""
+        state, losses = take_clients(part.state, inside), []
+        for now in zip(*given, strict=True):
+            state, loss = self._one_step(part, inside, state, *now)
+            losses.append(loss)
+        write_clients(part.state, inside, state)
+        return {"losses": torch.stack(losses)}
 
     def _in_halves(
         self, part: ClientRange, block: slice, ts: Tensor, lr: Tensor, learns: Tensor | None, reason: str
@@ -277,6 +368,12 @@ class Simulator:
                         f"{int(self.diverged[m.clients][client])} (its loss is not finite); it is left out "
                         "from here on; a smaller train.lr may help"
                     )
+
+
+def _recorder(stack: Stack, clients: Clients) -> Recorder | None:
+    """Record what few clients do on a GPU; more keep the device busy as it is."""
+    largest = max(sum(map(nbytes, part)) for part in clients.parts)
+    return Recorder() if stack.device.type == "cuda" and largest <= RECORDED_BYTES else None
 
 
 def _one_core() -> None:

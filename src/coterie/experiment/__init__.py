@@ -1,4 +1,4 @@
-"""What to run, as frozen and validated data, to and from TOML."""
+"""Experiments as frozen and validated data, to and from TOML."""
 
 from coterie.experiment.experiment import Experiment, World
 from coterie.experiment.files import preset_text, presets, settled

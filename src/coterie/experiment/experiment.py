@@ -25,8 +25,8 @@ from pydantic import BeforeValidator, ValidationError, model_validator
 
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.home import at_home
-from coterie.core.labels import check_labels_unique, world_label
 from coterie.experiment.files import read, settled
+from coterie.experiment.labels import check_labels_unique, world_label
 from coterie.experiment.overrides import config_error, put, refuse_misspelt
 from coterie.experiment.schema import (
     MOST_WORLDS,
@@ -56,14 +56,14 @@ __all__ = ["Experiment", "World"]
 _COMPARABLE = ("methods", "model", "data", "train", "exchange", "population", "attack", "evaluate")
 """The parts of an experiment in which the worlds of one run may differ."""
 _WHOLE = ("model", "attack")
-"""Those that may be compared as a whole, too."""
+"""The parts that may be compared as a whole, too."""
 
 
 class Experiment(Section):
     """Everything that determines a run."""
 
     name: FolderName = "experiment"
-    """What the run folder is called."""
+    """The name of the run folder."""
     seeds: Seeds = (0, 1, 2)
     """Every method is run once with each of these; a number N stands for 0 to N-1."""
     methods: dict[str, Annotated[Method, BeforeValidator(named)]] = {
@@ -77,23 +77,23 @@ class Experiment(Section):
     exchange: Exchange = Exchange()
     population: Population = Population()
     attack: Annotated[Attackers, BeforeValidator(named)] = Attackers()
-    """What dishonest clients do, and which share of all clients they are; only the others are tested."""
+    """The attack of dishonest clients, and their share of all clients; only the others are tested."""
     evaluate: Evaluate = Evaluate()
     device: str = "cpu"
-    """Where to compute: cpu, cuda, cuda:1 ..."""
+    """The device to compute on: cpu, cuda, cuda:1 ..."""
     dtype: Literal["float32", "float64"] = "float32"
-    """How precisely to compute: float32 or float64."""
+    """The precision to compute with: float32 or float64."""
     tf32: bool = True
     """On a GPU, whether float32 matrices are multiplied in TF32: faster, with 10 bits of mantissa."""
     compile: Literal["auto", "on", "off"] = "auto"
-    """Whether local steps are compiled: on, off, or auto, if the run is long enough to win by it."""
+    """Compilation of local steps: on, off, or auto (on if the run is long enough to win by it)."""
     grid: dict[str, tuple[Any, ...]] = {}
     """Settings to compare: the path of a key and its values, such as `"train.lr" = [0.01, 0.1]`."""
     search: dict[str, tuple[Any, ...]] = {}
-    """What `coterie tune` tries: `train.lr`, `train.personalize_lr` or `train.optimizer` (for every method)
-    or `methods.LABEL.OPTION`, and the values; empty: learning rates, and what each method proposes."""
+    """Settings that `coterie tune` tries: `train.lr`, `train.personalize_lr` or `train.optimizer` (of every
+    method) or `methods.LABEL.OPTION`, and values; empty: learning rates, and what each method proposes."""
     home: Path | None = None
-    """Where modules and data files of your own are looked for first; absent: beside this file."""
+    """The folder to look in first for modules and data files of your own; absent: the folder of this file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -323,5 +323,5 @@ class World(NamedTuple):
 
     @property
     def attackers(self) -> Tensor:
-        """Who attacks, `[M]` bool."""
+        """The clients that attack, `[M]` bool."""
         return self.experiment.attack.among(self.experiment.data.clients, self.seed)

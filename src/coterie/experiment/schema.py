@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from coterie.core.errors import ConfigError
 from coterie.core.optim import Adam, Sgd
+from coterie.core.precision import Precision
 from coterie.core.registry import build
 
 if TYPE_CHECKING:  # at run time where they are needed: torch takes seconds to load
@@ -151,13 +152,13 @@ class Data(Section):
     clients: Annotated[Count, Ge(2)] = 20
     """M, the number of clients."""
     partition: Named = Plugin(name="iid")
-    """How labels are dealt to clients."""
+    """The way in which labels are dealt to clients."""
     shift: tuple[Named, ...] = ()
-    """How groups of clients differ beyond that: concept shift, feature shift, both."""
+    """Differences of groups of clients beyond labels' frequencies: concept shift, feature shift, both."""
     sizes: tuple[Count, Count] | Literal["all"] = (15, 100)
     """Training samples of a client, drawn uniformly from this range; "all": all data are dealt out."""
     overlap: bool = True
-    """Whether two clients may hold the same sample; not where all data are dealt out."""
+    """True if two clients may hold the same sample; they never do where all data are dealt out."""
     min_partition_size: Count = 2
     """The fewest training samples a client may end with where all data are dealt out."""
     validation: Annotated[Real, Ge(0), Lt(1)] = 0.2
@@ -200,7 +201,7 @@ class Train(Section):
 
 
 class OwnTrain(Section):
-    """Where one method's local learning differs: in the size and kind of its steps, never in their number."""
+    """Differences of one method's local learning: the size and kind of its steps, never their number."""
 
     lr: Rate | None = None
     optimizer: Optimizer | None = None
@@ -227,16 +228,16 @@ class Method(Plugin):
 
 
 class Exchange(Section):
-    """How often and with whom clients exchange models."""
+    """Exchanges of models between clients: how often, and with whom."""
 
     every: Annotated[Count, Ge(3)] = 20
     """T_ex: a star wakes at t ≡ 0, broadcasts at t ≡ 1 (mod T_ex); all other iterations are local."""
     stars: Count | Annotated[Real, Gt(0), Le(1)] = 1
     """Stars of an exchange: a number, or (with a decimal point) a share of the clients."""
     channel: Named = Plugin(name="rayleigh")
-    """Which links are up."""
+    """The channel: which links are up."""
     topology: Named = Plugin(name="all")
-    """Which links there are."""
+    """The topology: which links there are."""
     cap: Count | None = None
     """At most this many neighbours, those with the best links."""
     loss: Share = 0.0
@@ -245,6 +246,9 @@ class Exchange(Section):
     """Samples on which a star looks at its neighbours' models: all its own, or a batch this large."""
     holdout: Annotated[Real, Gt(0), Lt(1)] = 0.2
     """The share of a client's training samples that are set aside, where the method wants that."""
+    precision: Precision = "full"
+    """The numbers of a message on the wire: "full" as they are, "half" in 16 bits, "int8" in 8 bits with a
+    scale for each row of a tensor. What a client keeps is never rounded."""
 
 
 class Population(Section):
@@ -259,7 +263,7 @@ class Population(Section):
     away: Annotated[Real, Ge(0), Lt(1)] = 0.0
     """The share of the time that a client is away."""
     spell: Count = 50
-    """How many iterations an absence lasts."""
+    """Iterations that an absence lasts."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Population:
@@ -277,7 +281,7 @@ class Attackers(Plugin):
 
     @property
     def attack(self) -> Attack | None:
-        """What attackers do, or None."""
+        """The attack that attackers make; None: everybody is honest."""
         if self.name == NO_ATTACK:
             return None
         from coterie.core.attack import Attack

@@ -27,7 +27,7 @@ from coterie.federation.test_part import share_of_bins
 __all__ = ["Allocation", "Rows", "allocate", "personal_test", "uniform_test"]
 
 ATTEMPTS = 10
-"""How often all data are dealt anew if some client gets fewer than `data.min_partition_size`."""
+"""Deals of all data that are tried at most, until no client gets fewer than `data.min_partition_size`."""
 TINY = 1e-9
 """Keeps a product such as 0.07 * 100 from being rounded up to 8."""
 

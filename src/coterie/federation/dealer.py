@@ -34,7 +34,7 @@ from coterie.core.home import at_home
 from coterie.core.model_factory import build_model, input_type
 from coterie.core.registry import user_code
 from coterie.core.streams import Stream
-from coterie.experiment import Attackers, Data, Experiment, Plugin
+from coterie.experiment import Attackers, Data, Experiment, Plugin, World
 from coterie.federation.allocation import allocate, personal_test, uniform_test
 from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins
 from coterie.federation.table import Table, table
@@ -58,6 +58,14 @@ class Dealer:
         self._tables: dict[str, Table] = {}
         self._views: dict[str, Views] = {}
         self._federations: dict[tuple[str, int, str, int, int], Federation] = {}
+        self._pooled: dict[int, Federation] = {}
+
+    def of(self, world: World) -> Federation:
+        """Make the clients of a world; those of an algorithm that `pools` train on the samples of all."""
+        found = self.federation(world.experiment, world.seed)
+        if not world.algorithm.pools:
+            return found
+        return self._pooled.setdefault(id(found), dataclasses.replace(found, train=_of_all(found.train)))
 
     def federation(self, experiment: Experiment, seed: int) -> Federation:
         """Make the clients of an experiment for one seed."""
@@ -170,6 +178,7 @@ def _federation(data: Data, uniform: int, rows: Table, test: Mask, seen: Views, 
         ),
         group=torch.from_numpy(assigned.task * len(start) + assigned.combination),
         classes=rows.classes,
+        owned=rows.owned,
     )
 
 
@@ -182,6 +191,12 @@ def _partition(data: Data, owned: bool) -> Partition | None:
             f"leave data.partition out"
         )
     return None if owned else partition
+
+
+def _of_all(split: Split) -> Split:
+    """Give every client the samples of all."""
+    m, total = len(split.count), int(split.count.sum())
+    return Split(split.index.repeat(m), split.label.repeat(m), torch.full_like(split.count, total))
 
 
 def _attacked(federation: Federation, who: Attackers, attack: Attack, seed: int) -> Federation:
@@ -210,9 +225,9 @@ class _Assignment(NamedTuple):
 
     client: Ints
     task: Ints
-    """Its group of tasks."""
+    """The client's group of tasks."""
     combination: Ints
-    """Its combination of the shifts' groups."""
+    """The client's combination of the shifts' groups."""
 
 
 def _group_assignment(data: Data, rows: Table, combinations: int) -> _Assignment:

@@ -24,9 +24,9 @@ class Table(NamedTuple):
     owner: npt.NDArray[np.int64]
     """The client that owns a row, or -1."""
     owned: bool
-    """Whether the data come already dealt to clients."""
+    """True if the data come already dealt to clients."""
     test: npt.NDArray[np.bool_] | None
-    """Which rows are for testing, unless that is still to be drawn."""
+    """The rows that are for testing; None: still to be drawn."""
     classes: tuple[str, ...]
     columns: tuple[str, ...]
     """The features' names, where they have any."""

@@ -1,4 +1,4 @@
-"""What a data set or a user's function gives, as a `Dataset`, and the checks that every one must pass."""
+"""The `Dataset` made of what a data set or a user's function gives, and the checks that each must pass."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from coterie.core.arrays import default_class_names, samples
-from coterie.core.data import Dataset, Samples
+from coterie.core.data import Dataset, Samples, default_class_names, samples
 from coterie.core.errors import DataError
 
 __all__ = ["as_dataset", "validate_dataset"]
@@ -44,7 +43,7 @@ def validate_dataset(data: Dataset, where: str) -> Dataset:
         raise DataError(f"{where}: expected at least 2 classes, got {len(data.classes)}")
     parts = {"training": data.train} | ({} if data.test is None else {"test": data.test})
     for name, part in parts.items():
-        _validate_part(part, len(data.classes), f"{where}, {name} part")
+        _validate_part(part, len(data.classes), len(data.train.x), f"{where}, {name} part")
     if data.test is not None:
         if data.test.x.shape[1:] != data.train.x.shape[1:]:
             raise DataError(
@@ -58,7 +57,8 @@ def validate_dataset(data: Dataset, where: str) -> Dataset:
     return data
 
 
-def _validate_part(part: Samples, classes: int, where: str) -> None:
+def _validate_part(part: Samples, classes: int, most: int, where: str) -> None:
+    """Check shapes and values; there are at most `most` groups and owners, as each has a training sample."""
     n = len(part.x)
     if n == 0:
         raise DataError(f"{where}: there are no samples")
@@ -76,7 +76,7 @@ def _validate_part(part: Samples, classes: int, where: str) -> None:
                 f"{where}: {name} must be int64 of shape ({n},) as there are {n} samples, got "
                 f"{values.dtype} of shape {tuple(values.shape)}"
             )
-        top = classes if name == "y" else len(values)
+        top = classes if name == "y" else most
         if int(values.min()) < 0 or int(values.max()) >= top:
             raise DataError(
                 f"{where}: {name} must be from 0 to {top - 1}, got {int(values.min())} to {int(values.max())}"

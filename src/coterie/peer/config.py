@@ -25,6 +25,7 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError, model_val
 from coterie.core.addresses import is_loopback
 from coterie.core.data import Federation, Scaling
 from coterie.core.errors import ConfigError, DataError
+from coterie.core.precision import Precision
 from coterie.core.registry import registered, resolve
 from coterie.experiment import (
     NO_ATTACK,
@@ -123,6 +124,8 @@ class Exchange(Section):
     """Samples on which it probes others' models: all its own, or a batch this large."""
     holdout: Annotated[float, Gt(0), Lt(1)] = 0.2
     """Share of its training samples that are set aside, where the method wants that."""
+    precision: Precision = "full"
+    """Numbers of a message on the wire, as in an experiment; all peers of a run must have the same."""
     channel: Named | None = None
     """A channel of the simulator to be played on top of the real network, for experiments."""
     topology: Named = Plugin(name="all")
@@ -280,6 +283,7 @@ class PeerConfig(Section):
         e = self.exchange
         exchange: dict[str, Any] = {"every": max(3, e.every)}
         exchange |= {"loss": e.loss, "probe": e.probe, "holdout": e.holdout, "cap": e.cap}
+        exchange["precision"] = e.precision
         exchange["topology"] = e.topology.model_dump()
         exchange["channel"] = (e.channel or Plugin(name="ideal")).model_dump()
         method = self.method.model_dump(exclude_none=True)
@@ -308,12 +312,18 @@ class PeerConfig(Section):
 
         `scaling`: that of a model trained before.
         """
-        e, least = self.world().experiment, self.data.min_partition_size
+        world, least = self.world(), self.data.min_partition_size
         if self.client is None:
+            if world.algorithm.knows_the_truth:
+                raise ConfigError(
+                    f"method {self.method.name!r} needs what only an experiment knows (true groups, all "
+                    "clients' samples), but this peer has data of its own; choose another method"
+                )
             # One client that has everything: more than an experiment allows, so it is not validated.
             alone = {"clients": 1, "sizes": "all", "partition": Plugin(name="iid"), "min_partition_size": 0}
-            e = e.model_copy(update={"data": e.data.model_copy(update=alone)})
-        federation = Dealer(root, scaling, steady=self.client is None).federation(e, self.seed)
+            e = world.experiment
+            world = world._replace(experiment=e.model_copy(update={"data": e.data.model_copy(update=alone)}))
+        federation = Dealer(root, scaling, steady=self.client is None).of(world)
         if self.client is None and (own := int(federation.train.count[0])) < least:
             raise DataError(
                 f"of this peer's own data only {own} samples are left to train on, once those for testing "

@@ -3,7 +3,7 @@
     mix        every T_ex own iterations, with jitter: ask neighbours, probe, mix between two local steps;
                who answers late is in the next exchange, and keeps nobody waiting
     broadcast  send the mixed model to those that were heard, in the background
-    answer     give the model as it is at this moment; adopt the broadcasts of others
+    reply      give the model as it is at this moment, or an answer; adopt the broadcasts of others
 
 One thread learns (`trainer`); everything else happens in one event loop. A model that is older than one
 already taken from the same peer is never taken, so whatever arrives twice or late has no effect.
@@ -18,8 +18,9 @@ import math
 import time
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from coterie.core.types import Message
 from coterie.peer.config import PeerConfig
 from coterie.peer.errors import PeerError, Reason, Refused, TimedOut
 from coterie.peer.identity.names import Contact
@@ -36,10 +37,10 @@ from coterie.peer.persistence.checkpoint import Checkpoint, StateFolder
 from coterie.peer.persistence.life import Life
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope, Transport
-from coterie.peer.transport.limits import PushBudget, run_off_loop
-from coterie.peer.transport.schema import Schema
+from coterie.peer.transport.limits import TimeBudget, in_thread, run_off_loop
+from coterie.peer.transport.schema import Schema, absurd
 
-__all__ = ["Node"]
+__all__ = ["Node", "schema_of"]
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,30 @@ QUORUM_PATIENCE = 30.0
 TICK = 0.1
 LOG_EVALUATIONS = 10.0
 """Seconds between two evaluations in the log; the journal and the status have them all."""
+QUESTIONS = 0.25
+"""Share of a processor's time that the questions of one peer may take."""
 DUPLICATE_SHOWN = 150.0
 """Seconds after which another process under the same id, of which nothing more was heard, is forgotten."""
+
+
+class Request(NamedTuple):
+    """A request to all members of an exchange."""
+
+    t: int
+    """The own iteration."""
+    question: ModelEnvelope | None
+    """What is asked, if the method has a question."""
+
+
+def schema_of(client: Client) -> Schema:
+    """Find out the schema of what a client sends, by making its first messages."""
+    first, names = client.first(), client.own.names
+    schema = Schema.of(client.offer(first, 0), names)
+    if not client.algorithm.answers:
+        return schema
+    question = client.question(first, 0)
+    reply = Schema.of(client.reply(first, 0, question))
+    return dataclasses.replace(schema, question=Schema.of(question), reply=reply)
 
 
 class Node:
@@ -68,13 +91,14 @@ class Node:
         self.folder, self.directory = folder, directory
         self.incarnation, self.journal, saved = life.incarnation, life.journal, life.saved
         now = saved.now if saved else None
-        self.schema = Schema.of(client.offer(client.first(), 0), client.own.names)
+        self.schema = schema_of(client)
         slots = {**config.slots, **(saved.slots if saved else {})}
         slots.pop(peer, None)
         self.contact_book = ContactBook(client.slot, config.width, slots, life.newest)
         self.pulls = Pulls(self._pull, config.exchange.cap)
         self.pushes = Pushes(self._push)
-        self.push_budget = PushBudget(time.monotonic)
+        self.push_budget = TimeBudget(time.monotonic)
+        self.question_budget = TimeBudget(time.monotonic, QUESTIONS, what="questions that {} asked")
         self.bytes_sent = self.exchanges = 0
         self.learning = False
         self._life = life
@@ -108,9 +132,10 @@ class Node:
 
     # Requests of others.
 
-    async def offer(self, asker: str) -> ModelEnvelope:
-        envelope = await self._envelope(self.trainer.now)
-        self.bytes_sent += self.schema.bytes
+    async def reply(self, asker: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
+        now = self.trainer.now
+        envelope = await (self._envelope(now) if question is None else self._answer(now, question))
+        self.bytes_sent += (self.schema.reply or self.schema).bytes
         return envelope
 
     async def deliver(self, envelope: ModelEnvelope) -> bool:
@@ -183,7 +208,7 @@ class Node:
         self._began = time.monotonic()
 
     async def _exchange_by_the_clock(self) -> None:
-        if not self.schema.entries:  # a method that sends nothing
+        if not (self.schema.reply or self.schema).entries:  # a method that sends nothing
             return
         due = self.trainer.now.t
         while not self.trainer.closing:
@@ -239,7 +264,20 @@ class Node:
         near = select_partners(self.client, self.config.exchange, t, free, book.slots, usual)
         asked = await self._chosen(near)
         awaited = [contact.id for contact in asked if usual.get(contact.id, 0.0) <= seconds]
-        return await self.pulls.ask(asked, t, awaited, seconds)
+        request = Request(t, await self._question() if asked else None)
+        return await self.pulls.ask(asked, request, awaited, seconds)
+
+    async def _question(self) -> ModelEnvelope | None:
+        """Seal what the star asks at this moment, if its method has a question."""
+        if self.schema.question is None:
+            return None
+        now = self.trainer.now
+        self._flush()
+        work = partial(
+            self._sealed, self.schema.question, now, partial(self._offer_client.question, now.state, now.t)
+        )
+        async with self._offering:
+            return await in_thread(work)
 
     async def _chosen(self, reachable: list[Contact]) -> list[Contact]:
         """Let the algorithm choose among those in reach of whom it knows something; strangers are asked."""
@@ -252,12 +290,15 @@ class Node:
             wanted = dict(zip(known, await run_off_loop(self.schema.bytes, ask), strict=True))
         return [contact for contact in reachable if wanted.get(contact.id, True)]
 
-    async def _pull(self, contact: Contact, t: int) -> ModelEnvelope | None:
+    async def _pull(self, contact: Contact, request: Request) -> ModelEnvelope | None:
         assert self._transport is not None
+        t, question = request
         stats = self.contact_book.stats_of(contact.id)
         stats.asked = time.monotonic()
+        if self.schema.question:
+            self.bytes_sent += self.schema.question.bytes
         try:
-            envelope = await self._transport.pull(contact.id, contact.address)
+            envelope = await self._transport.pull(contact.id, contact.address, question)
         except PeerError as error:
             if isinstance(error, TimedOut):
                 stats.took(time.monotonic() - stats.asked)
@@ -269,7 +310,7 @@ class Node:
             return None
         stats.outcomes["pulled"] += 1
         stats.heard = time.monotonic()
-        return envelope
+        return envelope._replace(asked=question and question.version)
 
     async def _push(self, contact: Contact, envelope: ModelEnvelope, t: int) -> None:
         assert self._transport is not None
@@ -287,17 +328,38 @@ class Node:
 
     async def _envelope(self, now: Snapshot) -> ModelEnvelope:
         """Seal the model of that moment; whatever led to it is on record before it leaves."""
+        self._flush()
+        work = partial(self._sealed, self.schema, now, partial(self._offer_client.offer, now.state, now.t))
+        async with self._offering:
+            return await run_off_loop(self.schema.bytes, work)
+
+    async def _answer(self, now: Snapshot, question: ModelEnvelope) -> ModelEnvelope:
+        """Seal the answer of that moment to a question, if whoever asks has not had too many."""
+        self.question_budget.check(question.sender)
+        self._flush()
+
+        def answered() -> tuple[ModelEnvelope, float]:
+            began = time.thread_time()
+            make = partial(self._offer_client.reply, now.state, now.t, question.message)
+            envelope = self._sealed(self.schema.reply or self.schema, now, make)
+            return envelope, time.thread_time() - began
+
+        async with self._offering:
+            envelope, seconds = await in_thread(answered)
+        self.question_budget.spend(question.sender, seconds)
+        if flaw := absurd(envelope.message):
+            raise Refused(Reason.VALUES, f"the question of {question.sender} has no sound answer: {flaw}")
+        return envelope
+
+    def _sealed(self, schema: Schema, now: Snapshot, make: Callable[[], Message]) -> ModelEnvelope:
+        return codec.seal(schema, self.id, self.config.run, now.version, make())
+
+    def _flush(self) -> None:
+        """Put on record whatever led to this moment, before anything of it leaves."""
         try:
             self.journal.flush()
         except PeerError as error:
             raise self._unwritten(error) from None
-
-        def sealed() -> ModelEnvelope:
-            message = self._offer_client.offer(now.state, now.t)
-            return codec.seal(self.schema, self.id, self.config.run, now.version, message)
-
-        async with self._offering:
-            return await run_off_loop(self.schema.bytes, sealed)
 
     async def _adopt(self, envelope: ModelEnvelope) -> ExchangeResult | None:
         try:

@@ -1,4 +1,4 @@
-"""What real peers did, computed again by the simulator's functions: it must arrive at the same models.
+"""The replay of real peers by the simulator's functions, which must arrive at the same models.
 
 history   the journals of a swarm, and which models went into which
 twin      one peer, carried by the simulator's feed and its stacked execution

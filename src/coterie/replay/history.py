@@ -28,7 +28,7 @@ _TOLD = {
     "mix": {"t", "heard", "event", "info"},
     "adopt": {"t", "peer", "version", "slot", "event", "info"},
 }
-"""What a line must tell, for those from which models are computed again."""
+"""Keys that a line must have, by its kind, for the kinds from which models are computed again."""
 
 
 class History(NamedTuple):
@@ -103,14 +103,14 @@ def find(logs: Iterable[Path]) -> list[History]:
 
 
 def needed(histories: Iterable[History]) -> Mapping[str, set[Version]]:
-    """Tell which models of each peer must be kept: heard by others, saved, or resumed from."""
+    """Tell which models of each peer must be kept: heard by others, saved, resumed from, or that asked."""
     found: dict[str, set[Version]] = defaultdict(set)
     for history in histories:
         for peer, version in history.heard():
             found[peer].add(version)
         for row in history.rows:
-            if row["kind"] == "resumed":
-                found[history.peer].add(Version(*row["version"]))
+            own = [row["version"]] if row["kind"] == "resumed" else row.get("asked", ())
+            found[history.peer].update(Version(*version) for version in own)
         if saved := history.saved():
             found[history.peer].add(saved[0])
     return found

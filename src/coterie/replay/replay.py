@@ -26,8 +26,12 @@ from coterie.storage.files import finite
 __all__ = ["TOLERANCE", "Agreement", "Parting", "replay"]
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-9}
-"""How far two numbers may lie apart, as a share of the larger of them and one. The simulator batches, so it
-rounds otherwise; that alone comes to 1e-7 in float32, and to 1e-4 where BatchNorm divides by little."""
+"""The largest difference that two numbers may have, as a share of the larger of them and one. The simulator
+batches, so it rounds otherwise; that alone comes to 1e-7 in float32, and to 1e-4 where BatchNorm divides
+by little."""
+ROUNDED = 0.1
+"""The same in float32 where messages are rounded (`exchange.precision`): a number that lies between two steps
+falls now to the one, now to the other, and learning carries that on. In float64 that does not happen."""
 
 _REMEMBERED = ("memory/", "rows/")
 """Parts of a state that a method remembers beside its model."""
@@ -40,22 +44,22 @@ class Parting(NamedTuple):
     """The first exchange of which a peer's journal tells something else than its twin."""
 
     line: int
-    """Of the journal."""
+    """The line of the journal."""
     kind: str
     t: int
     what: str
-    """What was reported, such as `distance`."""
+    """The reported value that differs, such as `distance`."""
     apart: float
     after: int
-    """How many exchanges of all peers were computed before: who parted first has the fewest."""
+    """Exchanges of all peers that were computed before: the peer that parted first has the fewest."""
 
 
 class Agreement(NamedTuple):
-    """How one peer's saved model compares with its twin's."""
+    """The agreement of one peer's saved model with its twin's."""
 
     peer: str
     version: Version | None
-    """Of the model compared, the last it saved; None: it never saved one."""
+    """The version of the compared model, the last that the peer saved; None: the peer never saved one."""
     t: int
     steps: int
     mixes: int
@@ -67,7 +71,7 @@ class Agreement(NamedTuple):
     """The largest difference of what its method remembers, such as its row of W."""
     tolerance: float
     parted: Parting | None
-    """Where to look if they do not agree."""
+    """The exchange to look at if peer and twin do not agree."""
 
     @property
     def agrees(self) -> bool:
@@ -121,7 +125,7 @@ class _Life:
 
     def __init__(self, history: History, wanted: set[Version], twin: Twin, tolerance: float | None) -> None:
         self.history, self.wanted, self.twin = history, wanted, twin
-        self.tolerance = TOLERANCE[twin.client.dtype] if tolerance is None else tolerance
+        self.tolerance = _tolerance(twin) if tolerance is None else tolerance
         self.kept: dict[Version, tuple[State, int]] = {}
         """The models that are wanted, each with the iteration it was at."""
         self.version, self.t = Version(0, 0), 0
@@ -149,9 +153,9 @@ class _Life:
                     self._agree(row["event"])
                 case "mix":
                     heard = []
-                    for peer, version, slot in row["heard"]:
+                    for (peer, version, slot), asked in zip(row["heard"], self._asked(row), strict=True):
                         yield from self._wait(others, peer, Version(*version))
-                        heard.append(Received(slot, _offer(others[peer], Version(*version))))
+                        heard.append(Received(slot, self._reply(others[peer], Version(*version), asked)))
                     self._compare(row, self.twin.mix(row["t"], heard), others)
                     self.mixes += 1
                     self._changed(row)
@@ -226,6 +230,21 @@ class _Life:
             after = sum(life.mixes + life.adoptions for life in others.values())
             self.parted = Parting(self.done, row["kind"], row["t"], what, apart[what], after)
 
+    def _asked(self, row: dict[str, Any]) -> list[Version | None]:
+        """List the own version that asked each model heard; None: replies are alike for everybody."""
+        if not self.twin.algorithm.answers:
+            return [None] * len(row["heard"])
+        asked = [Version(*version) for version in row.get("asked", ())]
+        if len(asked) != len(row["heard"]) or not all(version in self.kept for version in asked):
+            raise self._damaged(f"line {self.done} does not tell what was asked")
+        return [*asked]
+
+    def _reply(self, life: _Life, version: Version, asked: Version | None) -> Message:
+        """Compute what a peer of that version replied, to the question of the own version `asked`."""
+        if asked is None:
+            return _offer(life, version)
+        return life.twin.reply(*life.kept[version], self.twin.question(*self.kept[asked]))
+
     def _agree(self, event: int) -> None:
         if self.version.event != event:
             raise self._damaged(f"line {self.done} is of event {event}, expected {self.version.event}")
@@ -254,6 +273,11 @@ class _Life:
 
 def _offer(life: _Life, version: Version) -> Message:
     return life.twin.offer(*life.kept[version])
+
+
+def _tolerance(twin: Twin) -> float:
+    rounded = twin.client.precision != "full" and twin.client.dtype == torch.float32
+    return ROUNDED if rounded else TOLERANCE[twin.client.dtype]
 
 
 def _apart(one: Tensor, other: Tensor) -> float:

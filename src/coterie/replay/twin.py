@@ -16,7 +16,7 @@ from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_row
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
 from coterie.engine.batches import StackedData
-from coterie.engine.execution import VmapExecution
+from coterie.engine.execution import LocalStep, VmapExecution
 from coterie.engine.layout import AlgorithmGroup
 from coterie.peer.learning.client import Client
 
@@ -50,7 +50,7 @@ class Twin:
             numbers=[client.number] * len(federation.train.count),
         )
         self.group = AlgorithmGroup(
-            self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool)
+            self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool), client.precision
         )
         self.execution = VmapExecution(self.task)
         self.learns = client.attack is None or client.attack.trains
@@ -62,7 +62,7 @@ class Twin:
         params, buffers = first_model(c.task, c.init, c.seed, c.number)
         row = first_row(c.slot, c.schedule.clients, c.dtype)
         parts = ({k: v[None] for k, v in params.items()}, {k: v[None] for k, v in buffers.items()})
-        state: State = self._vmapped("init", 0, Start(*parts, row[None]))
+        state: State = self._vmapped("init", 0, Start(*parts, row[None], torch.tensor([c.own.group])))
         return state
 
     def local(self, first: int, last: int, look: Callable[[int, State], None]) -> None:
@@ -79,17 +79,35 @@ class Twin:
                 batch = Batch(x, y, lr, keys[k])
                 if self.learns:
                     ctx = self._context("local", t)
-                    self.state, _ = self.execution.step(self.group, {}, self.state, batch, ctx, None)
+                    self.state, _ = self.execution.step(self.group, LocalStep({}, self.state, batch, ctx))
+                    if self.client.schedule.closing(t):
+                        self.state = self._vmapped("settle", t, self.state)
                 look(t, self.state)
 
     def offer(self, state: State, t: int) -> Message:
-        """Compute what the twin sends in that state at iteration t, `[1, ...]`."""
+        """Compute what others receive of the twin in that state at iteration t, `[1, ...]`."""
         probe = self._probe(t)
-        offered: Message = self._vmapped("offer", t, state, probe)
-        if (attack := self.client.attack) is not None:
-            given = state, offered, probe, self._context("attack", t)
-            offered = vmap(lambda *its: attack.offer(self.task, *its))(*given)
-        return offered
+        return self._sent(state, t, probe, self._vmapped("offer", t, state, probe))
+
+    def question(self, state: State, t: int) -> Message:
+        """Compute what others receive as the twin's question in that state at iteration t, `[1, ...]`."""
+        return self._received(self._vmapped("question", t, state, self._probe(t)))
+
+    def reply(self, state: State, t: int, question: Message) -> Message:
+        """Compute what the twin answers to a question `[1, ...]` in that state at iteration t, `[1, ...]`."""
+        probe = self._probe(t)
+        return self._sent(state, t, probe, self._vmapped("reply", t, state, question, probe))
+
+    def _sent(self, state: State, t: int, probe: Probe, honest: Message) -> Message:
+        """Compute what others receive in place of an honest message: that one, unless the twin attacks."""
+        if (attack := self.client.attack) is None:
+            return self._received(honest)
+        given = state, honest, probe, self._context("attack", t)
+        lie: Message = vmap(lambda *its: attack.offer(self.task, *its))(*given)
+        return self._received(lie)
+
+    def _received(self, message: Message) -> Message:
+        return self.group.received(message, self.client.dtype)
 
     def mix(self, t: int, heard: Sequence[Received]) -> Info:
         """Mix what was heard, as a star."""
@@ -116,9 +134,12 @@ class Twin:
         self.state, info = vmap(lambda *its: guarded(self.algorithm, self.task, *its))(*given)
         return info
 
-    def _vmapped(self, call: Literal["init", "offer"], t: int, *given: Any) -> Any:
+    def _vmapped(
+        self, call: Literal["init", "settle", "question", "reply", "offer"], t: int, *given: Any
+    ) -> Any:
         """Call the algorithm batched over one client."""
-        return self.group.vmapped(self.task, call)({}, *given, self._context(call, t))
+        ctx = self._context("offer" if call == "reply" else call, t)
+        return self.group.vmapped(self.task, call)({}, *given, ctx)
 
     def _context(self, purpose: Purpose, t: int) -> Context:
         return self.client.schedule.context(purpose, t, torch.tensor([self.client.number]))

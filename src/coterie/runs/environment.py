@@ -1,4 +1,4 @@
-"""Where a run ran: versions, machine, commit."""
+"""The environment of a run: versions, machine, commit."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.graph import Graph, rebuild_graph
+from coterie.runs.graph import CollaborationGraph, rebuild_graph
 from coterie.runs.metrics import Floats, Ints
 from coterie.storage.files import DAMAGE
 
@@ -26,7 +26,7 @@ class TurnTable(NamedTuple):
     confidence: Floats
     """NaN: not reported."""
     size: Ints
-    """Its pairs, which follow each other."""
+    """The pairs of a turn, which follow each other in the `NeighbourTable`."""
 
 
 class NeighbourTable(NamedTuple):
@@ -87,10 +87,25 @@ class ExchangeHistory:
         columns: list[Any] = [column[:end] for column in self._weighed]
         return NeighbourTable(*columns)
 
-    def graph(self, t: float | None = None) -> Graph:
+    def graph(self, t: float | None = None) -> CollaborationGraph:
         """Rebuild who listens to whom by iteration t."""
         known = self.until(t)
         return rebuild_graph(self.clients, known.client, known.neighbour, known.weight)
+
+    def distances(self) -> Floats:
+        """Collect the last distance that client i reported of neighbour j, `[M, M]`; NaN: none."""
+        known = self.until(None)
+        last = np.full((self.clients, self.clients), np.nan)
+        last[known.client, known.neighbour] = known.distance
+        return last
+
+    def mean_confidence(self) -> Floats:
+        """Average the confidence of each client over its turns, `[M]`; NaN: none was reported."""
+        some = ~np.isnan(self.moments.confidence)
+        client, confidence = self.moments.client[some], self.moments.confidence[some]
+        count, total = (np.bincount(client, weights, self.clients) for weights in (None, confidence))
+        mean: Floats = np.divide(total, count, out=np.full(self.clients, np.nan), where=count > 0)
+        return mean
 
 
 def _empty(dtypes: Sequence[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-r"""Who listens to whom: W rebuilt from what was reported, and how well it finds the true groups.
+r"""The graph of who listens to whom: W rebuilt from reports, and how well W finds the true groups.
 
 $\mathrm{AUC} = P(w_{ij} > w_{kl}) + \tfrac12 P(w_{ij} = w_{kl})$ for a random pair (i, j) of one group and a
 random pair (k, l) of two groups, among the pairs that met.
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from coterie.core.errors import RunError
 from coterie.runs.metrics import Floats, Ints, WeightUpdate
 
-__all__ = ["Graph", "auc", "graph", "graph_auc", "rebuild_graph"]
+__all__ = ["CollaborationGraph", "auc", "graph", "graph_auc", "rebuild_graph"]
 
 
-class Graph(NamedTuple):
+class CollaborationGraph(NamedTuple):
     """The collaboration graph at some iteration."""
 
     weight: Floats
@@ -33,7 +33,7 @@ class Graph(NamedTuple):
     """`[M, M]` whether i ever heard j."""
 
 
-def graph(weighed: Sequence[WeightUpdate], clients: int, t: int | None = None) -> Graph:
+def graph(weighed: Sequence[WeightUpdate], clients: int, t: int | None = None) -> CollaborationGraph:
     """Build the graph of the weights that were reported, up to iteration t."""
     known = [one for one in weighed if t is None or one.t <= t]
     nobody = np.zeros(0, dtype=np.int64)
@@ -46,17 +46,17 @@ def graph(weighed: Sequence[WeightUpdate], clients: int, t: int | None = None) -
     )
 
 
-def rebuild_graph(clients: int, listener: Ints, speaker: Ints, weights: Floats) -> Graph:
+def rebuild_graph(clients: int, listener: Ints, speaker: Ints, weights: Floats) -> CollaborationGraph:
     """Rebuild W `[M, M]`: from w_ij = 1/M on, every reported weight replaces the one before."""
     weight = np.full((clients, clients), 1 / clients)
     np.fill_diagonal(weight, 0)
     met = np.zeros((clients, clients), dtype=bool)
     weight[listener, speaker] = weights  # of a pair that comes twice the last one stays
     met[listener, speaker] = True
-    return Graph(weight, met)
+    return CollaborationGraph(weight, met)
 
 
-def graph_auc(found: Graph, group: Ints) -> float | None:
+def graph_auc(found: CollaborationGraph, group: Ints) -> float | None:
     """Measure how well the graph tells the own `group` `[M]` from others; None unless pairs of both met."""
     same = group[:, None] == group[None, :]
     met = found.met & ~np.eye(len(group), dtype=bool)

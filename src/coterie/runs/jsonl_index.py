@@ -25,7 +25,7 @@ _DIGITS = 6
 
 
 class JsonlIndex:
-    """Where each row begins and which world it is of; `refresh` looks at what was added since."""
+    """An index of a file's rows: the start and the world of each; `refresh` looks at what was added since."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class JsonlIndex:
 
     @property
     def share(self) -> float:
-        """Which part of the file has been looked at; a row still being written counts as seen."""
+        """The share of the file that has been looked at; a row still being written counts as seen."""
         return min(1.0, (self.end + _BLOCK) / self.size) if self.size - self.end > _BLOCK else 1.0
 
     @property

@@ -1,4 +1,4 @@
-"""What a run folder says about each world, as arrays.
+"""Metrics of each world of a run folder, as arrays.
 
 Axes: E evaluations, M clients, L labels. NaN stands for a client that had diverged by then,
 or that is an attacker: results speak of honest clients.
@@ -6,10 +6,11 @@ or that is an attacker: results speak of honest clients.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,6 +22,7 @@ from coterie.storage.files import DAMAGE, read_json, read_rows
 
 __all__ = [
     "SCORES",
+    "Bits",
     "Floats",
     "Ints",
     "WeightUpdate",
@@ -30,10 +32,13 @@ __all__ = [
     "closing_phase",
     "read_weight_updates",
     "read_world_metrics",
+    "with_twins",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+Bits: TypeAlias = NDArray[np.uint8]
+"""Ones and zeros, eight a byte."""
 
 SCORES = ("personal", "global", "validation", "loss")
 
@@ -46,11 +51,11 @@ class WorldMetrics:
     name: str
     """The row of the result table."""
     label: str
-    """Its method, whatever the setting."""
+    """The world's method, whatever the setting."""
     seed: int
     setting: dict[str, Any]
     alone: bool
-    """Whether its method is Local."""
+    """True if the world's method is Local."""
     classes: tuple[str, ...]
     group: Ints
     """`[M]`"""
@@ -66,7 +71,17 @@ class WorldMetrics:
     """`[E]` sent so far by all clients together."""
     diverged: tuple[tuple[int, ...], ...]
     """The clients that had diverged at each evaluation."""
+    gradients: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    """`[E]` taken so far by all clients together."""
     attackers: tuple[int, ...] = ()
+    models_carried: float | None = None
+    """Memory of one client beside its model and optimiser, in models; None: not told."""
+    owned: bool = False
+    """True if the clients are the same in every seed: the data came dealt to their owners."""
+    test: Ints | None = None
+    """`[M]` personal test samples, where known."""
+    correct: Bits | None = None
+    """The personal test samples, client after client, that were got right at the end; None before it."""
     twin: WorldMetrics | None = None
     """The world of Local with the same seed and setting."""
 
@@ -84,6 +99,11 @@ class WorldMetrics:
             return None
         difference: Floats = self.scores[score][e] - self.twin.scores[score][same[-1]]
         return difference
+
+    def gain_or_nan(self, score: str) -> Floats:
+        """Compute `gain` at the last evaluation, `[M]`, NaN where it is not known."""
+        gain = self.gain(score)
+        return np.full(len(self.group), np.nan) if gain is None else gain
 
 
 class WeightUpdate(NamedTuple):
@@ -154,6 +174,11 @@ def build_world_metrics(
         ]
     except DAMAGE as error:
         raise _misfit(path, error) from None
+    return with_twins(tracks)
+
+
+def with_twins(tracks: Sequence[WorldMetrics]) -> list[WorldMetrics]:
+    """Give each world, of one run or several, its twin: the first of Local with the same seed and setting."""
     alone = {_twin_key(track): track for track in reversed(tracks) if track.alone}
     return [replace(track, twin=alone.get(_twin_key(track))) for track in tracks]
 
@@ -193,6 +218,7 @@ def _track(
     rows: Sequence[Mapping[str, Any]],
 ) -> WorldMetrics:
     m = len(clients["group"])
+    test = clients.get("test")
     attackers = tuple(clients.get("attackers", ()))
     diverged = tuple(tuple(c for c in row.get("diverged", ()) if c not in attackers) for row in rows)
     scores = {}
@@ -219,9 +245,24 @@ def _track(
         t=np.array([row["t"] for row in rows], dtype=np.int64),
         scores=scores,
         bytes=np.array([row.get("bytes", 0) for row in rows], dtype=np.int64),
+        gradients=np.array([row.get("gradients", 0) for row in rows], dtype=np.int64),
         diverged=diverged,
         attackers=attackers,
+        models_carried=rows[-1].get("models_carried"),
+        owned=clients.get("owned", False),
+        test=None if test is None else np.array(test, dtype=np.int64),
+        correct=None if test is None else _correct(rows[-1], sum(test)),
     )
+
+
+def _correct(row: Mapping[str, Any], samples: int) -> Bits | None:
+    """Decode the samples that a row says were got right; None if the row does not say."""
+    if "correct" not in row:
+        return None
+    bits = np.frombuffer(base64.b64decode(row["correct"], validate=True), dtype=np.uint8)
+    if len(bits) != -(-samples // 8):
+        raise ValueError(f"correct has {len(bits)} bytes for {samples} test samples")
+    return bits
 
 
 def _alone(world: Mapping[str, Any], experiment: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from coterie.core.labels import called
+from coterie.experiment.labels import called
 from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
 
 __all__ = ["caption", "columns", "markdown", "table"]
@@ -14,10 +14,10 @@ __all__ = ["caption", "columns", "markdown", "table"]
 class _Column(NamedTuple):
     title: str
     value: Callable[[Mapping[str, Any]], float | None]
-    """What is compared."""
+    """The value that is compared."""
     show: Callable[[Mapping[str, Any], float], str]
     better: Callable[..., float] | None
-    """Which of all values is the best one: max, min, or none is."""
+    """The function that picks the best of all values, max or min; None: no value is the best."""
 
 
 def _spread(score: str) -> Callable[[Mapping[str, Any], float], str]:
@@ -29,10 +29,12 @@ _COLUMNS = (
     _Column("global %", lambda m: m["global"]["mean"], _spread("global"), max),
     _Column("worst 10 %", lambda m: m["personal"]["worst10"], lambda _, v: percent(v), max),
     _Column("hurt vs Local", lambda m: m["personal"]["hurt_vs_local"], lambda _, v: f"{v:.0%}", min),
+    _Column("surely hurt", lambda m: m["surely_hurt"], lambda _, v: f"{v:.0%}", min),
     _Column("MB sent", lambda m: m["bytes_sent"] / 1e6, lambda _, v: f"{v:,.1f}", None),
     _Column("graph AUC", lambda m: m["graph_auc"], lambda _, v: f"{v:.2f}", max),
 )
-_SPARE = ("MB sent", "graph AUC", "worst 10 %", "hurt vs Local", "global %")
+_AGAINST_LOCAL = ("hurt vs Local", "surely hurt")
+_SPARE = ("MB sent", "graph AUC", "worst 10 %", *_AGAINST_LOCAL, "global %")
 """Columns that a narrow terminal goes without, the first one first."""
 
 
@@ -66,6 +68,8 @@ def caption(summary: Mapping[str, Any]) -> str:
         f"Test accuracy, mean over {honest} and {runs}. personal: tested on the client's own "
         "label distribution; global: on all labels equally. worst 10 % and hurt are of personal."
     )
+    if any(m["surely_hurt"] is not None for m in summary["methods"].values()):
+        text += " surely hurt: below Local with 95 % confidence; chance alone makes it up to about 5 %."
     if summary["groups"] > 1:
         text += f" graph AUC: how well the weights find the {summary['groups']} true groups (0.5 = chance)."
     if summary["state"] != "done":
@@ -87,7 +91,7 @@ def columns(summary: Mapping[str, Any]) -> dict[str, list[Cell]]:
     found = {}
     for column in _COLUMNS:
         values = [column.value(m) for m in methods.values()]
-        if column.title == "hurt vs Local":  # Local cannot be worse than itself: no merit
+        if column.title in _AGAINST_LOCAL:  # Local cannot be worse than itself: no merit
             values = [
                 None if name in summary["local"] else v for name, v in zip(methods, values, strict=True)
             ]

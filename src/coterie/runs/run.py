@@ -12,7 +12,9 @@ import numpy as np
 
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs.environment import READABLE
+from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.graph import graph
+from coterie.runs.jsonl_index import JsonlIndex
 from coterie.runs.metrics import (
     SCORES,
     Floats,
@@ -71,7 +73,7 @@ class Run:
 
     @property
     def status(self) -> dict[str, Any]:
-        """How far the run is, at this moment; interrupted: its process ended without a word."""
+        """The run's state and progress at this moment; interrupted: its process ended without a word."""
         values = self._written()
         if values["state"] == "running" and is_released(self.path):
             values = self._written()  # again: it may have come to its end just now
@@ -119,13 +121,25 @@ class Run:
 
     @cached_property
     def tracks(self) -> list[WorldMetrics]:
-        """How each world went."""
+        """The metrics of each world."""
         return read_world_metrics(self.path, self.config)
 
     @cached_property
     def weighed(self) -> dict[int, list[WeightUpdate]]:
         """All weights that were reported in each world; none for methods without weights."""
         return read_weight_updates(self.path)
+
+    def history(self, world: WorldMetrics) -> ExchangeHistory:
+        """Read everything that the clients of one world heard and made of it."""
+        found, rows = ExchangeHistory(len(world.group)), self._exchanges
+        found.add(list(rows.read(rows.of(world.world).tolist())))
+        return found
+
+    @cached_property
+    def _exchanges(self) -> JsonlIndex:
+        index = JsonlIndex(self.path / "exchanges.jsonl")
+        index.refresh()
+        return index
 
     def summary(self) -> dict[str, Any]:
         """Compute the numbers of the result table; `coterie.runs.summary` tells what each means."""

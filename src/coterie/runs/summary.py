@@ -6,8 +6,11 @@ std_clients    mean over seeds of the standard deviation (n) over clients
 worst10        mean over seeds of the mean over the worst tenth of the clients, at least one
 hurt_vs_local  mean over seeds of the share of clients below the same client of Local (same seed,
                setting and iteration); null without Local
+surely_hurt    mean over seeds of the share of clients that are so in personal accuracy with 95 % confidence
+               (see `coterie.runs.hurt`); null where hurt_vs_local is, and where the run did not record it
 best           the highest point of the curve (mean over seeds) and its iteration
 bytes_sent     mean over seeds of what all clients together sent
+models_carried what a client remembers beside its model and optimiser, in models; mean over seeds
 graph_auc      mean over seeds (see `coterie.runs.graph`); null without weights or without groups
 trust_auc      mean over seeds of the probability that an honest client has a higher weight for an honest
                neighbour than for an attacker; null without weights or without attackers
@@ -24,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from coterie.runs.graph import auc, graph, graph_auc
+from coterie.runs.hurt import hurt, share_below
 from coterie.runs.metrics import Floats, WeightUpdate, WorldMetrics, by_name
 
 __all__ = ["curve", "row", "summarize"]
@@ -41,7 +45,10 @@ def row(method: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{f"{score}_{k}": v for score in ("personal", "global") for k, v in method[score].items()},
         **{f"{score}_best": (best or {}).get("mean") for score, best in method["best"].items()},
-        **{key: method[key] for key in ("bytes_sent", "graph_auc", "trust_auc")},
+        **{
+            key: method[key]
+            for key in ("surely_hurt", "bytes_sent", "models_carried", "graph_auc", "trust_auc")
+        },
         "diverged": len(method["diverged"]),
     }
 
@@ -63,8 +70,10 @@ def _method(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[Weigh
     return {
         "personal": _score(worlds, "personal"),
         "global": _score(worlds, "global"),
+        "surely_hurt": hurt(worlds).surely,
         "best": {score: _best(worlds, score) for score in ("personal", "global")},
         "bytes_sent": round(float(np.mean([w.bytes[-1] for w in worlds]))),
+        "models_carried": _mean([w.models_carried for w in worlds]),
         "graph_auc": _mean(aucs),
         "trust_auc": _mean([_trust(w, weighed[w.world]) for w in worlds if w.world in weighed]),
         "diverged": [{"seed": w.seed, "client": c} for w in worlds for c in w.diverged[-1]],
@@ -81,14 +90,13 @@ def _trust(world: WorldMetrics, weighed: Sequence[WeightUpdate]) -> float | None
 def _score(worlds: Sequence[WorldMetrics], score: str) -> dict[str, float | None]:
     last = [world.scores[score][-1] for world in worlds]
     sound = [values for all_ in last if len(values := all_[~np.isnan(all_)])]
-    gains = [gain[~np.isnan(gain)] for w in worlds if (gain := w.gain(score)) is not None]
     means = [float(values.mean()) for values in sound]
     return {
         "mean": _mean(means),
         "std_seeds": float(np.std(means, ddof=1)) if len(means) > 1 else None,
         "std_clients": _mean([float(values.std()) for values in sound]),
         "worst10": _mean([float(np.sort(values)[: -(-len(values) // 10)].mean()) for values in sound]),
-        "hurt_vs_local": _mean([float((gain < 0).mean()) for gain in gains if len(gain)]),
+        "hurt_vs_local": share_below(worlds, score),
     }
 
 

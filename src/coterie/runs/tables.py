@@ -82,13 +82,13 @@ class Table:
     rows: Sequence[Sequence[str | Cell]]
     title: str = ""
     note: str = ""
-    """How to read the table."""
+    """A sentence on how to read the table."""
     words: Collection[str] = ("method",)
     """The columns that begin at the left and may be folded; all others are numbers, kept in one piece."""
     spare: Sequence[str] = ()
     """The columns that may be left out, the least important first."""
     parted: bool = False
-    """Whether a line is drawn wherever the first column changes."""
+    """True if a line is drawn wherever the first column changes."""
 
     @cached_property
     def cells(self) -> list[list[Cell]]:

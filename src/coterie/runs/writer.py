@@ -39,6 +39,8 @@ class RunFolder:
         self.path, self._made = path, made
         self._lock: int | None = lock
         self._waiting = {name: bytearray() for name in _APPENDED}
+        self.keeps_exchanges = True
+        """False: `exchanges.jsonl` stays empty."""
 
     @classmethod
     def create(cls, path: str | Path, experiment: Experiment, device: str | None = None) -> Self:
@@ -87,7 +89,8 @@ class RunFolder:
 
     def exchange(self, row: Mapping[str, Any]) -> None:
         """Add what one client heard and made of it."""
-        self._add(_EXCHANGES, row)
+        if self.keeps_exchanges:
+            self._add(_EXCHANGES, row)
 
     def status(self, state: str, t: int, iterations: int, seconds: float, **more: Any) -> None:
         """Write where the run stands (running, stopped, failed, done); all rows become visible to readers."""

@@ -14,7 +14,7 @@ from coterie.storage.files import as_run_error
 __all__ = ["LOCK", "is_released", "locked"]
 
 LOCK = ".lock"
-"""Its file."""
+"""The lock's file in the folder."""
 
 
 @contextlib.contextmanager

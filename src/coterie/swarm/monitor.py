@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from coterie.swarm.process import PeerProcess
 
-__all__ = ["Pace", "Progress", "monitor", "stall_limit"]
+__all__ = ["Pace", "SwarmProgress", "monitor", "stall_limit"]
 
 LOOK = 0.5
 """Seconds between two looks at the peers."""
@@ -22,7 +22,7 @@ PAUSES = 3
 """Or this many times the longest pause that any peer has made, its start included."""
 
 
-class Progress(Protocol):
+class SwarmProgress(Protocol):
     """Display of how a swarm is getting on."""
 
     def stage(self, text: str) -> None:
@@ -64,7 +64,7 @@ def stall_limit(paces: Iterable[Pace]) -> float:
     return max(STALL, PAUSES * longest) if longest else math.inf
 
 
-def monitor(processes: Sequence[PeerProcess], progress: Progress | None, asked: threading.Event) -> bool:
+def monitor(processes: Sequence[PeerProcess], progress: SwarmProgress | None, asked: threading.Event) -> bool:
     """Watch the peers until each has finished, ended or stands still (True), or the user asks to stop.
 
     Those that stand still are killed at the end: until then they may go on.

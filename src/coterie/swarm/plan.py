@@ -71,6 +71,7 @@ def peer_configs(
             "loss": e.exchange.loss,
             "probe": e.exchange.probe,
             "holdout": e.exchange.holdout,
+            "precision": e.exchange.precision,
         },
         "quorum": m - 1,
         "slots": {name: i for i, name in enumerate(everybody)},

@@ -17,11 +17,11 @@ from coterie.experiment import Experiment
 from coterie.federation import Dealer
 from coterie.runs import Run, RunFolder
 from coterie.swarm import results
-from coterie.swarm.monitor import Progress, monitor
+from coterie.swarm.monitor import SwarmProgress, monitor
 from coterie.swarm.plan import fit_for_peers, free_ports, names, peer_configs, world_of, write_peer_folders
 from coterie.swarm.process import PeerProcess, start_forkserver
 
-__all__ = ["Progress", "swarm"]
+__all__ = ["SwarmProgress", "swarm"]
 
 GOODBYE = 30.0
 """Seconds for the peers to leave."""
@@ -33,7 +33,7 @@ def swarm(
     out: Path,
     *,
     data: Path | None = None,
-    progress: Progress | None = None,
+    progress: SwarmProgress | None = None,
     asked: threading.Event | None = None,
     rate: float | None = None,
     plots: bool = True,
@@ -49,7 +49,7 @@ def swarm(
     say: Callable[[str], None] = progress.stage if progress else lambda text: None
     start_forkserver()
     say("dealing the data")
-    federation = Dealer(data).federation(world.experiment, world.seed)
+    federation = Dealer(data).of(world)
     home = out / "peers"
     with RunFolder.create(out, experiment) as folder:
         try:

@@ -1,7 +1,8 @@
 """An algorithm that uses all of the contract, for tests that hold the runtimes against each other.
 
 Two models: the shared one travels under noise, the own one is pulled towards it and is tested. Stars ask at
-random, weigh what they hear by how well it does on held-out samples, and remember that of each neighbour.
+random how far losses are apart, weigh what they hear by that and by how well it does on held-out samples, and
+remember the latter of each neighbour.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from coterie.core.algorithm import Algorithm, weighted_sum
+from coterie.core.algorithm import Algorithm
+from coterie.core.messages import weighted_sum
 from coterie.core.task import Task
 from coterie.core.types import (
     Batch,
@@ -58,15 +60,23 @@ class Everything(Algorithm):
         # Drawn by slot: the place in the list is another in each runtime.
         return ctx.stream("ask").uniform(1, client=reachable.slot)[:, 0] < 0.6
 
+    def question(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
+        return {"loss": self._loss(task, state, probe)[None] + self._noise(ctx, "loss", probe.size[None])}
+
+    def reply(self, task: Task, state: State, question: Message, probe: Probe, ctx: Context) -> Message:
+        offer = self.offer(task, state, probe, ctx)
+        return {**offer, "apart": (offer["loss"] - question["loss"]).abs()}
+
     def offer(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
         loss = self._loss(task, state, probe)
         noisy = {k: v + self._noise(ctx, k, v) for k, v in task.select(state, "!norm").items()}
         return {**noisy, "loss": loss[None]}
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
-        models = {k: m for k, m in inbox.messages.items() if k != "loss"}
+        models = {k: m for k, m in inbox.messages.items() if k not in ("loss", "apart")}
         here = task.map_over_messages(lambda s: self._loss(task, s, probe), state, models)
         there = inbox.messages["loss"][:, 0]
+        there = there + inbox.messages["apart"][:, 0] if "apart" in inbox.messages else there
         u = ctx.stream("mix").uniform(1, client=inbox.slot)[:, 0]
         w = torch.where(inbox.heard, torch.exp(-here - there) * (1 + u), 0.0) / (1 + inbox.heard.sum())
         own = task.select(state, "!norm")

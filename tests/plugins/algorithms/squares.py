@@ -35,7 +35,7 @@ def moment(t: int = 2, every: int = 4, last: int = 100) -> Context:
 def client(algorithm: Algorithm, task: Task, *weights: float) -> State:
     """A client with a model of these numbers, as it begins."""
     params = {f"{i}.weight": numbers([w]).view(1, 1) for i, w in enumerate(weights)}
-    return algorithm.init(task, Start(params, {}, row()), moment(0))
+    return algorithm.init(task, Start(params, {}, row(), torch.tensor(0)), moment(0))
 
 
 def batch(y: float, lr: float = 0.1) -> Batch:

@@ -7,8 +7,9 @@ from typing import Literal
 import pytest
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
+from coterie.core.second_model import unpack_tensors
 from coterie.core.types import State
-from coterie.plugins.algorithms.ditto import Ditto, anchor, remembering, shared
+from coterie.plugins.algorithms.ditto import Ditto, remembering, shared
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.local import Local
 from tests.conformance import lived, world
@@ -25,7 +26,9 @@ def two(method: Ditto, theta: float, phi: float) -> State:
 
 def models(state: State) -> list[float]:
     """θ, φ, and φ as it was after the last exchange."""
-    return values(state.params) + values(shared(state).params) + values(anchor(state))
+    return (
+        values(state.params) + values(shared(state).params) + values(unpack_tensors("anchor", state.memory))
+    )
 
 
 def test_both_steps_by_hand() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
-from coterie.plugins.algorithms.fedavg import FedAvg, mean_model
+from coterie.core.messages import mean_model
+from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.fedavg_plus import FedAvgPlus
 from coterie.plugins.algorithms.local import Local
 from tests.plugins.algorithms.scalars import TASK, ctx, inbox, probe, state, theta

@@ -17,12 +17,12 @@ from coterie.core.errors import ConfigError
 from coterie.core.task import Task
 from coterie.core.types import Inbox, Probe, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
-from coterie.plugins.algorithms.kd_pdfl import BARRIER, KDPDFL
+from coterie.plugins.algorithms.kd_pdfl import BARRIER, PaperReading
 from tests.plugins.algorithms.scalars import TASK, ctx, inbox, numbers, probe, row, state, theta
 from tests.trees import same
 
 LN3 = math.log(3)
-LOGITS = KDPDFL(outputs="logits")
+LOGITS = PaperReading(outputs="logits")
 
 
 # Equation 2 -------------------------------------------------------------------------------------
@@ -60,19 +60,19 @@ LOGITS = KDPDFL(outputs="logits")
 )
 def test_equation_2(options: dict[str, Any], d: tuple[float, ...], want: tuple[float, ...]) -> None:
     box = inbox([0, 0, 0], heard=[True, False, True])
-    got = KDPDFL(**options).conn_vector_update(row(), numbers(d), box)
+    got = PaperReading(**options).conn_vector_update(row(), numbers(d), box)
     assert got.tolist() == pytest.approx(want, abs=1e-12)
 
 
 def test_the_whole_row_counts_in_the_degree() -> None:
     # Σ w = 0.1 + 0.3 + 1.6 = 2, of which only sender 3 is heard: ∇h = 0.5 - 0.4/2 = 0.3, η = 1
-    method = KDPDFL(step="fixed", eta=1.0, mu2=0.4)
+    method = PaperReading(step="fixed", eta=1.0, mu2=0.4)
     got = method.conn_vector_update(row(0, 0.1, 0.3, 1.6), numbers([0.5]), inbox([0], slot=[3]))
     assert got.tolist() == pytest.approx([0, 0.1, 0.3, 1.3])
 
 
 def test_slots_say_who_sent_what() -> None:
-    method = KDPDFL(step="fixed", eta=1.0, mu2=0.0)
+    method = PaperReading(step="fixed", eta=1.0, mu2=0.0)
     got = method.conn_vector_update(row(0, 1, 1, 1), numbers([0.25, 0.5]), inbox([0, 0], slot=[3, 1]))
     assert got.tolist() == [0, 0.5, 1, 0.75]
 
@@ -80,10 +80,14 @@ def test_slots_say_who_sent_what() -> None:
 def test_a_row_of_zeros_stays_finite_and_recovers() -> None:
     # Σ w = 0: the barrier holds ∇g at -1/0.01 = -100, so ∇h = 2 - 0.5·100 = -48 < 0 and w grows again.
     assert BARRIER == 0.01
-    got = KDPDFL(step="fixed", eta=0.01).conn_vector_update(row(0, 0, 0, 0), numbers([2, 2]), inbox([0, 0]))
+    got = PaperReading(step="fixed", eta=0.01).conn_vector_update(
+        row(0, 0, 0, 0), numbers([2, 2]), inbox([0, 0])
+    )
     assert got.tolist() == pytest.approx([0, 0.48, 0.48, 0])
     own = state(1.0, row(0, 0, 0, 0))
-    new, _ = guarded_mix(KDPDFL(outputs="logits", mu2=0.5), TASK, own, inbox([2.0, 1.0]), probe(), ctx())
+    new, _ = guarded_mix(
+        PaperReading(outputs="logits", mu2=0.5), TASK, own, inbox([2.0, 1.0]), probe(), ctx()
+    )
     assert (new.rows["w"][1:3] > 0).all()
 
 
@@ -94,7 +98,7 @@ def test_equation_3_is_the_mean_over_real_samples_of_the_summed_squares() -> Non
     z_i = numbers([0.5, 0.5, 0.25, 0.75, 0, 1]).view(3, 2)
     z_j = numbers([0.25, 0.75, 0.25, 0.75, 1, 0]).view(1, 3, 2)
     # samples: 2·(1/4)² = 1/8, 0, and 2, which is padding: (1/8 + 0) / 2
-    d = KDPDFL().statistical_distance(z_i, z_j, probe([0, 0, 0], mask=[True, True, False]))
+    d = PaperReading().statistical_distance(z_i, z_j, probe([0, 0, 0], mask=[True, True, False]))
     assert d.tolist() == [0.0625]
 
 
@@ -111,7 +115,7 @@ def test_equation_3_through_two_models() -> None:
     task = Task(Pair().double())
     own = State({"out.weight": torch.zeros(1, 1).double()}, {}, {}, {}, {"w": row()})
     box = Inbox({"out.weight": numbers([LN3, 0]).view(2, 1, 1)}, *inbox([0, 0])[1:])
-    _, info = KDPDFL().mix(task, own, box, probe([1, 0]), ctx())
+    _, info = PaperReading().mix(task, own, box, probe([1, 0]), ctx())
     # (2·(1/4)² + 0) / 2 = 1/16
     assert info["distance"].tolist() == pytest.approx([0.0625, 0], abs=1e-15)
 
@@ -130,7 +134,7 @@ def test_equation_3_through_two_models() -> None:
     ],
 )
 def test_equation_4(size: float, c_base: float, heard: list[bool], want: float) -> None:
-    got = KDPDFL(c_base=c_base).confidence(probe(size=size), inbox([0.0] * len(heard), heard=heard))
+    got = PaperReading(c_base=c_base).confidence(probe(size=size), inbox([0.0] * len(heard), heard=heard))
     assert float(got) == pytest.approx(want, abs=1e-15)
 
 
@@ -138,7 +142,7 @@ def test_equation_4(size: float, c_base: float, heard: list[bool], want: float) 
 
 
 def test_the_mixed_model() -> None:
-    method = KDPDFL(outputs="logits", step="fixed", eta=0.25, mu1=0.6, mu2=0.3)
+    method = PaperReading(outputs="logits", step="fixed", eta=0.25, mu1=0.6, mu2=0.3)
     box = inbox([2.0, 77.0, 1.0], heard=[True, False, True])
     new, info = method.mix(TASK, state(1.0), box, probe([1.0, 5.0], mask=[True, False]), ctx())
     # d = (1-2)² = 1 and 0; ∇h = 0.6·d - 0.3·4/3 = (0.2, -0.4); w = (¼ - 0.05, ¼ + 0.1) = (0.2, 0.35)
@@ -175,12 +179,12 @@ def test_nobody_trusted_keeps_the_own_model() -> None:
 
 
 def test_the_row_starts_as_the_paper_says() -> None:
-    first = KDPDFL().init(TASK, Start(state(1.0).params, {}, row()), ctx())
+    first = PaperReading().init(TASK, Start(state(1.0).params, {}, row(), torch.tensor(0)), ctx())
     assert first.rows["w"].tolist() == [0, 0.25, 0.25, 0.25]
 
 
 def test_only_models_travel() -> None:
-    assert set(KDPDFL().offer(TASK, state(1.0), probe(), ctx())) == {"0.weight"}
+    assert set(PaperReading().offer(TASK, state(1.0), probe(), ctx())) == {"0.weight"}
 
 
 # Adoption ---------------------------------------------------------------------------------------
@@ -197,7 +201,7 @@ def test_only_models_travel() -> None:
     ],
 )
 def test_adoption(adoption: Adoption, want: float) -> None:
-    method = KDPDFL(outputs="logits", adoption=adoption, mu1=0.1, mu2=0.5)
+    method = PaperReading(outputs="logits", adoption=adoption, mu1=0.1, mu2=0.5)
     new, _ = guarded_adopt(method, TASK, state(1.0), inbox([2.0], slot=[3]), probe(), ctx())
     assert theta(new) == pytest.approx(want)
     # mix alone looks at the star: ∇h = 0.1·1 - 0.5/0.75 < 0, a unit step up
@@ -208,7 +212,7 @@ def test_adoption(adoption: Adoption, want: float) -> None:
 def test_adoption_by_mix_goes_as_far_as_the_star_is_trusted() -> None:
     # d = 1, η = ¼: ∇h = 0.6 - 0.2/1 = 0.4, so w_i = 0.5 - 0.1 = 0.4, against 0.5 for the most trusted;
     # the share is (1 - 0.1)·0.4/0.5 = 0.72; θ = 0.72·2 + 0.28·1
-    method = KDPDFL(outputs="logits", adoption="mix", step="fixed", eta=0.25, mu1=0.6, mu2=0.2)
+    method = PaperReading(outputs="logits", adoption="mix", step="fixed", eta=0.25, mu1=0.6, mu2=0.2)
     own = state(1.0, row(0, 0.5, 0, 0.5))
     new, info = guarded_adopt(method, TASK, own, inbox([2.0], slot=[3]), probe(), ctx())
     assert new.rows["w"].tolist() == pytest.approx([0, 0.5, 0, 0.4])
@@ -217,14 +221,14 @@ def test_adoption_by_mix_goes_as_far_as_the_star_is_trusted() -> None:
 
 
 def test_adoption_by_mix_refuses_a_stranger() -> None:
-    method = KDPDFL(outputs="logits", adoption="mix", mu1=1.0, mu2=0.1)
+    method = PaperReading(outputs="logits", adoption="mix", mu1=1.0, mu2=0.1)
     new, _ = guarded_adopt(method, TASK, state(1.0), inbox([9.0], slot=[3]), probe(), ctx())
     assert theta(new) == 1.0
     assert new.rows["w"].tolist() == [0, 0.25, 0.25, 0]
 
 
 def test_adoption_by_mix_leaves_what_cannot_be_measured() -> None:
-    method = KDPDFL(outputs="logits", adoption="mix", mu1=0.1, mu2=0.5)
+    method = PaperReading(outputs="logits", adoption="mix", mu1=0.1, mu2=0.5)
     new, info = guarded_adopt(method, TASK, state(1.0), inbox([1e200], slot=[3]), probe(), ctx())
     assert theta(new) == 1.0
     assert new.rows["w"].tolist() == [0, 0.25, 0.25, 0.25]
@@ -241,7 +245,7 @@ def test_the_base_is_mixed_and_the_head_stays() -> None:
         head = numbers([base, 0]).view(2, 1)
         return State({"0.weight": numbers([base]).view(1, 1), "1.weight": head}, {}, {}, {}, {"w": row()})
 
-    method = KDPDFL(share="base", outputs="0", mu1=0.0, mu2=0.0, c_base=1.0)
+    method = PaperReading(share="base", outputs="0", mu1=0.0, mu2=0.0, c_base=1.0)
     offers = [method.offer(task, client(b), probe(), ctx()) for b in (2.0, 6.0)]
     assert [set(o) for o in offers] == [{"0.weight"}] * 2
     box = Inbox({"0.weight": torch.stack([o["0.weight"] for o in offers])}, *inbox([0, 0])[1:])
@@ -256,16 +260,16 @@ def test_the_base_is_mixed_and_the_head_stays() -> None:
 
 def test_a_distance_that_does_not_fit_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="compares probabilities"):
-        KDPDFL(distance="wasserstein1", outputs="logits")
+        PaperReading(distance="wasserstein1", outputs="logits")
     with pytest.raises(ConfigError, match="unknown distance 'nearness'"):
-        KDPDFL(distance="nearness")
+        PaperReading(distance="nearness")
 
 
 # For all numbers --------------------------------------------------------------------------------
 
 models = st.floats(-5, 5)
 METHODS = st.builds(
-    KDPDFL,
+    PaperReading,
     mu1=st.floats(0, 5),
     mu2=st.floats(0, 5),
     step=st.sampled_from(["unit", "sign", "fixed", "softmax"]),
@@ -284,7 +288,7 @@ PROBE = probe([1.0, -0.5, 2.0], mask=[True, True, False], size=20.0)
 
 @given(METHODS, models, rows, boxes)
 def test_weights_are_never_negative_and_the_unheard_never_move(
-    method: KDPDFL, own: float, w: Tensor, box: Inbox
+    method: PaperReading, own: float, w: Tensor, box: Inbox
 ) -> None:
     new, _ = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
     after = new.rows["w"]
@@ -296,7 +300,7 @@ def test_weights_are_never_negative_and_the_unheard_never_move(
 
 
 @given(METHODS, models, rows, boxes)
-def test_mixing_weights_sum_to_one(method: KDPDFL, own: float, w: Tensor, box: Inbox) -> None:
+def test_mixing_weights_sum_to_one(method: PaperReading, own: float, w: Tensor, box: Inbox) -> None:
     new, info = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
     c, weight = float(info["confidence"]), info["weight"]
     assert 0 < c <= 1
@@ -310,7 +314,9 @@ def test_mixing_weights_sum_to_one(method: KDPDFL, own: float, w: Tensor, box: I
 
 
 @given(METHODS, models, rows, st.lists(st.booleans(), min_size=3, max_size=3))
-def test_equal_models_are_a_fixed_point(method: KDPDFL, own: float, w: Tensor, heard: list[bool]) -> None:
+def test_equal_models_are_a_fixed_point(
+    method: PaperReading, own: float, w: Tensor, heard: list[bool]
+) -> None:
     new, _ = guarded_mix(method, TASK, state(own, w), inbox([own] * 3, heard=heard), PROBE, ctx())
     assert theta(new) == pytest.approx(own, abs=1e-12)
 
@@ -323,14 +329,16 @@ def test_equal_models_are_a_fixed_point(method: KDPDFL, own: float, w: Tensor, h
     st.sampled_from(["degree", "l2"]),
 )
 def test_without_mu_it_is_exactly_fedavg(own: float, box: Inbox, c_base: float, step: Any, reg: Any) -> None:
-    method = KDPDFL(mu1=0.0, mu2=0.0, c_base=c_base, step=step, regularizer=reg, outputs="logits")
+    method = PaperReading(mu1=0.0, mu2=0.0, c_base=c_base, step=step, regularizer=reg, outputs="logits")
     ours, _ = guarded_mix(method, TASK, state(own), box, PROBE, ctx())
     theirs, _ = guarded_mix(FedAvg(), TASK, state(own), box, PROBE, ctx())
     same(ours, theirs, 1e-12)
 
 
 @given(METHODS, models, rows, boxes, st.floats(-1e6, 1e6))
-def test_lost_replies_never_enter(method: KDPDFL, own: float, w: Tensor, box: Inbox, other: float) -> None:
+def test_lost_replies_never_enter(
+    method: PaperReading, own: float, w: Tensor, box: Inbox, other: float
+) -> None:
     changed = {"0.weight": torch.where(box.heard.view(-1, 1, 1), box.messages["0.weight"], other)}
     one, _ = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
     two, _ = guarded_mix(method, TASK, state(own, w), box._replace(messages=changed), PROBE, ctx())
@@ -339,7 +347,7 @@ def test_lost_replies_never_enter(method: KDPDFL, own: float, w: Tensor, box: In
 
 @given(METHODS, models, rows, boxes, st.permutations(range(3)))
 def test_the_order_of_replies_does_not_matter(
-    method: KDPDFL, own: float, w: Tensor, box: Inbox, order: list[int]
+    method: PaperReading, own: float, w: Tensor, box: Inbox, order: list[int]
 ) -> None:
     moved = Inbox({"0.weight": box.messages["0.weight"][order]}, box.heard[order], box.slot[order])
     one, _ = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
@@ -348,7 +356,9 @@ def test_the_order_of_replies_does_not_matter(
 
 
 @given(METHODS, models, rows, boxes)
-def test_padding_of_the_probe_does_not_matter(method: KDPDFL, own: float, w: Tensor, box: Inbox) -> None:
+def test_padding_of_the_probe_does_not_matter(
+    method: PaperReading, own: float, w: Tensor, box: Inbox
+) -> None:
     bare = Probe(PROBE.x[:2], PROBE.y[:2], PROBE.mask[:2], PROBE.size, PROBE.held[:2])
     one, _ = guarded_mix(method, TASK, state(own, w), box, PROBE, ctx())
     two, _ = guarded_mix(method, TASK, state(own, w), box, bare, ctx())
@@ -357,7 +367,7 @@ def test_padding_of_the_probe_does_not_matter(method: KDPDFL, own: float, w: Ten
 
 def test_one_neighbour_out_of_all_bounds_does_not_silence_the_others() -> None:
     # 1e200 squared is an infinity: that neighbour is not to be measured, the other one is.
-    method = KDPDFL(outputs="logits", mu1=0.1, mu2=0.5)
+    method = PaperReading(outputs="logits", mu1=0.1, mu2=0.5)
     want, _ = guarded_mix(method, TASK, state(1.0), inbox([2.0, 1e200], heard=[True, False]), probe(), ctx())
     got, _ = guarded_mix(method, TASK, state(1.0), inbox([2.0, 1e200]), probe(), ctx())
     assert theta(want) == pytest.approx(1.9)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.algorithm import guarded_mix
-from coterie.plugins.algorithms.krum import Krum, squared_distances
+from coterie.plugins.algorithms.krum import Krum, pairwise_distances
 from tests.plugins.algorithms.scalars import TASK, ctx, inbox, probe, state, theta
 
 
@@ -48,7 +48,7 @@ def test_a_model_out_of_all_bounds_has_no_say() -> None:
 
 def test_distances_are_over_all_tensors() -> None:
     models = {"a": torch.tensor([[0.0, 0.0], [3.0, 4.0]]), "b": torch.tensor([1.0, 2.0])}
-    assert squared_distances(models).tolist() == [[0, 26], [26, 0]]
+    assert pairwise_distances(models).tolist() == [[0, 26], [26, 0]]
 
 
 @given(st.lists(st.integers(-50, 50), min_size=3, max_size=5), st.sampled_from([-1000.0, 1000.0]))

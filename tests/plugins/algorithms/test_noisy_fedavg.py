@@ -40,7 +40,7 @@ def test_the_noise_is_normal_and_new_in_every_message() -> None:
     task = Task(torch.nn.Linear(100, 50))
     method = NoisyFedAvg(noise=0.3)
     params = {k: torch.zeros_like(v) for k, v in task.given()[0].items()}
-    state = method.init(task, Start(params, {}, row()), moment(0))
+    state = method.init(task, Start(params, {}, row(), torch.tensor(0)), moment(0))
 
     def noise(t: int, client: int) -> torch.Tensor:
         return method.offer(task, state, probe(), context("offer", 0, t, client, last=9, every=5))["weight"]

@@ -167,7 +167,7 @@ DEMOTED = ("sign_flip", "gaussian_noise", "label_flip", "model_replacement")
 METHODS: dict[str, dict[str, Any]] = {
     "Local": {},
     "FedAvg": {"adoption": "ignore"},
-    "KD-PDFL": {"adoption": "ignore", "distance": "cosine", "outputs": "logits"},
+    "KD-PDFL": {},
 }
 
 

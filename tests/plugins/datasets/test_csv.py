@@ -147,3 +147,43 @@ def test_other_files_that_cannot_be_read(folder: Path) -> None:
 def test_a_relative_path_starts_in_the_current_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     assert len(Csv("train.csv", label="kind").load(None).train.y) == 3
+
+
+OWNED = "who,a,kind\n10,1,x\n9,2,y\n9,3,x\n"
+
+
+def test_owners_are_clients(folder: Path) -> None:
+    (folder / "owned.csv").write_text(OWNED)
+    (folder / "later.csv").write_text("a,kind,who\n4,y,10\n")
+    data = Csv("owned.csv", label="kind", owner="who", test="later.csv").load(folder)
+    assert data.columns == ("a",)
+    assert data.test is not None
+    assert data.train.owner is not None
+    assert data.test.owner is not None
+    assert (data.train.owner.tolist(), data.test.owner.tolist()) == ([1, 0, 0], [1])  # 9 before 10
+    pooled = Csv("owned.csv", label="kind", owner="who", test="later.csv", split="pooled").load(folder)
+    assert pooled.train.owner is not None
+    assert pooled.train.owner.tolist() == [1, 0, 0, 1]
+
+
+def test_owners_may_have_names(folder: Path) -> None:
+    (folder / "owned.csv").write_text(OWNED.replace("10", "ann"))
+    owner = Csv("owned.csv", label="kind", owner="who").load(folder).train.owner
+    assert owner is not None
+    assert owner.tolist() == [1, 0, 0]
+
+
+def test_bad_owners(folder: Path) -> None:
+    (folder / "owned.csv").write_text(OWNED)
+    (folder / "later.csv").write_text("a,kind,who\n4,y,10\n4,y,3\n")
+    (folder / "nobody.csv").write_text(OWNED + ",4,x\n")
+    for source, message in [
+        (Csv("owned.csv", label="kind", owner="whom"), "unknown column 'whom'.*Did you mean 'who'"),
+        (Csv("nobody.csv", label="kind", owner="who"), r"line 5: the owner \(column 'who'\) is empty"),
+        (
+            Csv("owned.csv", label="kind", owner="who", test="later.csv"),
+            "later.csv: 3 .* no rows in owned.csv",
+        ),
+    ]:
+        with pytest.raises(DataError, match=message):
+            source.load(folder)

@@ -16,7 +16,7 @@ EXPERIMENT = Experiment.parse(
     {
         "name": "made up",
         "seeds": [4, 9],
-        "methods": {"KD-PDFL": {"step": "unit"}},
+        "methods": {"KD-PDFL": {"reading": "paper", "step": "unit"}},
         "data": {"clients": 4},
         "train": {"iterations": 10},
         "grid": {"methods.KD-PDFL.mu1": [0.0, 2.0], "methods.KD-PDFL.mu2": [0.5]},

@@ -93,8 +93,12 @@ def test_the_figures() -> None:
 
 def test_readings() -> None:
     assert readings()["paper"] == {
-        "step": "unit", "outputs": "probabilities", "regularizer": "degree", "adoption": "replace"
-    }  # fmt: skip
+        "reading": "paper",
+        "step": "unit",
+        "outputs": "probabilities",
+        "regularizer": "degree",
+        "adoption": "replace",
+    }
     for name, options in readings().items():
         assert made("table1", "iot", reading=name).methods["KD-PDFL"].options == options
     assert made("table1", "iot").methods["KD-PDFL"].options == readings()["best"]

@@ -1,9 +1,10 @@
-"""Plugins for tests: one holds a run until the test has done what it wants to do, one is never content."""
+"""Plugins for tests: one holds a run until the test has done what it wants to do, others end it."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import weakref
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from coterie.core.graph import Graph, Links
 from coterie.core.streams import Stream
 from coterie.plugins.algorithms.local import Local
 
-__all__ = ["Gate", "Hungry"]
+__all__ = ["Gate", "Hungry", "Leaves", "Mortal"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,30 @@ class Gate(Local):
     def lr_scale(self, t: int) -> float:
         if t == 12:
             os.close(os.open(self.pipe, os.O_RDONLY))
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Mortal(Local):
+    """Kills its process before its 12th step, once: if there is no file `past` yet."""
+
+    past: str = ""
+
+    def lr_scale(self, t: int) -> float:
+        if t == 12 and not os.path.exists(self.past):
+            os.close(os.open(self.past, os.O_CREAT))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Leaves(Local):
+    """Prints its last words, and ends its process."""
+
+    def lr_scale(self, t: int) -> float:
+        if t == 12:
+            print("that was all", flush=True)
+            os._exit(3)
         return 1.0
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from coterie.studies.sweep.runner import View
 from coterie.studies.sweep.worker import JobEvent
 from tests.cli.conftest import SMALL
 
-__all__ = ["PYTHONPATH", "TEXT", "Shown", "equal", "gated", "grid", "own_data", "pipe"]
+__all__ = ["PYTHONPATH", "TEXT", "Shown", "at_the_gate", "equal", "gated", "grid", "own_data", "pipe"]
 
 TEXT = SMALL.replace("[data]", '[grid]\n"model.hidden" = [[5], [7]]\n"train.lr" = [0.05, 0.2]\n\n[data]')
 SAME = ("metrics.jsonl", "exchanges.jsonl", "worlds.json", "clients.json", "summary.json", "experiment.toml")
@@ -51,6 +53,17 @@ def gated(folder: Path, **changes: Any) -> Grid:
 def pipe(folder: Path) -> Path:
     """The gate of those jobs."""
     return folder / "pipe"
+
+
+def at_the_gate(gate: Path, process: subprocess.Popen[bytes]) -> int:
+    """Wait until a job of a command stands at the gate, which is open as long as the file given back is."""
+    while True:
+        try:
+            return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
+            assert process.returncode is None, "it ended before it came to the gate"
 
 
 class Shown(View):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from coterie.studies.sweep.folder import Sweep, SweepFolder
 from coterie.studies.sweep.grid import jobs
 from coterie.studies.sweep.runner import SweepStopped, sweep
 from coterie.studies.sweep.worker import Outcome
-from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, own_data, pipe
+from tests.studies.sweep.small import PYTHONPATH, Shown, at_the_gate, equal, gated, grid, own_data, pipe
 
 
 @pytest.fixture(scope="module")
@@ -31,21 +30,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """The small grid, swept; look, do not touch."""
     folder = tmp_path_factory.mktemp("whole")
     return sweep(grid(folder), folder / "sweep")
-
-
-def kill_at_the_gate(gate: Path, process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL in the middle of the first job, as soon as it is there."""
-    while True:
-        try:
-            held = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody reads yet
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.05)
-            assert process.returncode is None, "it ended before it came to the gate"
-        else:
-            process.kill()  # before the other end is let go
-            os.close(held)
-            return
 
 
 def states(path: Path) -> dict[str, str]:
@@ -142,7 +126,9 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdout=subprocess.DEVNULL,
     ) as process:
-        kill_at_the_gate(pipe(tmp_path), process)
+        held = at_the_gate(pipe(tmp_path), process)
+        process.kill()  # before the other end is let go
+    os.close(held)
     assert process.returncode == -signal.SIGKILL
     assert states(tmp_path / "sweep") == {"001": "waiting", "002": "waiting"}
     held = os.open(pipe(tmp_path), os.O_RDWR)

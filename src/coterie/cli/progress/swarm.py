@@ -15,7 +15,7 @@ from rich.table import Table
 from coterie.cli.peer_table import percent
 from coterie.cli.progress import Lines
 from coterie.experiment import Experiment
-from coterie.swarm.monitor import Progress
+from coterie.swarm.monitor import SwarmProgress
 from coterie.swarm.process import PeerProcess
 
 __all__ = ["progress"]
@@ -24,7 +24,7 @@ Status = dict[str, Any]
 
 
 @contextmanager
-def progress(console: Console, experiment: Experiment, label: str) -> Iterator[Progress]:
+def progress(console: Console, experiment: Experiment, label: str) -> Iterator[SwarmProgress]:
     """Show what suits the console, for as long as the swarm lives."""
     console.print(
         f"[bold]swarm[/bold]: {experiment.data.clients} peers, {label}, "

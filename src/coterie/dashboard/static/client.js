@@ -61,7 +61,7 @@ export function clientDetail(found, world, t, choose) {
   );
 }
 
-function headline({ client, accuracy, groups, group, train, attacker, ...found }, weighed) {
+function headline({ client, accuracy, groups, group, train, attacker, account, ...found }, weighed) {
   const own = accuracy.own.at(-1),
     alone = accuracy.local?.own.at(-1);
   const gain = alone !== undefined && own !== null && alone !== null ? own - alone : null;
@@ -78,7 +78,9 @@ function headline({ client, accuracy, groups, group, train, attacker, ...found }
       h("span", { class: "tag" }, `personal accuracy ${percent(own)}`),
       gain !== null &&
         h("span", { class: `tag ${gain < 0 ? "bad" : "good"}` }, `${points(gain)} against Local`),
+      account.surely === "lost" && h("span", { class: "tag bad" }, "surely hurt"),
     ),
+    h("p", { class: "why" }, account.text),
     h("p", { class: "why" }, why({ client, groups, group, ...found }, weighed)),
   );
 }

@@ -22,6 +22,7 @@ export async function clients(source, query, remember, link) {
     seed: query.seed,
     sort: query.sort,
     hurt: query.hurt === "on",
+    surely: query.surely === "on",
     as: query.as ?? "list",
   };
   let found;
@@ -38,7 +39,8 @@ export async function clients(source, query, remember, link) {
   function set(change, again) {
     Object.assign(state, change);
     const { method, seed, sort, as } = state;
-    remember?.({ method, seed, sort, as: as === "list" ? null : as, hurt: state.hurt ? "on" : null });
+    const ticked = { hurt: state.hurt ? "on" : null, surely: state.surely ? "on" : null };
+    remember?.({ method, seed, sort, as: as === "list" ? null : as, ...ticked });
     if (again) load();
     else draw();
   }
@@ -80,9 +82,14 @@ export async function clients(source, query, remember, link) {
     return found.gain !== null && found.gain[k] !== null && found.gain[k] < 0;
   }
 
+  function surely(k) {
+    return found.surely?.[k] === -1;
+  }
+
   function sorted() {
     const keys = SORTS[state.sort]?.[1](found) ?? SORTS.personal[1](found);
-    const shown = found.train.map((_, k) => k).filter((k) => !state.hurt || hurt(k));
+    const only = [state.hurt && found.gain && hurt, state.surely && found.surely && surely].filter(Boolean);
+    const shown = found.train.map((_, k) => k).filter((k) => only.every((kept) => kept(k)));
     return shown.sort((a, b) => keys[a] - keys[b] || a - b);
   }
 
@@ -120,29 +127,36 @@ export async function clients(source, query, remember, link) {
         state.as,
         (as) => set({ as }),
       ),
-      found.gain !== null &&
-        h(
-          "label",
-          { class: "tick" },
-          h("input", {
-            type: "checkbox",
-            checked: state.hurt,
-            onchange: (event) => set({ hurt: event.target.checked }),
-          }),
-          "only those hurt",
-        ),
+      found.gain !== null && tick("hurt", "only those hurt"),
+      found.surely !== null && tick("surely", "only those surely hurt"),
       csvButton(`clients ${found.method} seed ${found.seed}`, () => file(order)),
     );
   }
 
+  function tick(key, text) {
+    const onchange = (event) => set({ [key]: event.target.checked });
+    const box = h("input", { type: "checkbox", checked: state[key], onchange });
+    return h("label", { class: "tick" }, box, text);
+  }
+
   function file(order) {
     return [
-      ["client", "group", "personal", "gain over Local", "global", "samples", ...found.classes],
+      [
+        "client",
+        "group",
+        "personal",
+        "gain over Local",
+        "surely hurt",
+        "global",
+        "samples",
+        ...found.classes,
+      ],
       ...order.map((k) => [
         k,
         found.group[k],
         found.personal[k],
         found.gain?.[k],
+        found.surely && Number(surely(k)),
         found.global[k],
         found.train[k],
         ...found.labels[k],
@@ -152,7 +166,9 @@ export async function clients(source, query, remember, link) {
 
   function lead() {
     const all = found.train.length,
-      lost = found.train.filter((_, k) => hurt(k)).length;
+      lost = found.train.filter((_, k) => hurt(k)).length,
+      sure = found.train.filter((_, k) => surely(k)).length,
+      several = found.worlds.filter((w) => w.method === found.method).length > 1;
     return h(
       "p",
       { class: "lead" },
@@ -163,7 +179,13 @@ export async function clients(source, query, remember, link) {
           : [
               h("b", {}, `${count(lost)} of ${plural(all, "client")}`),
               ` ${lost === 1 ? "is" : "are"} hurt: ` +
-                `worse at iteration ${count(found.t)} than the same client learning alone.`,
+                `worse at iteration ${count(found.t)} than the same client learning alone`,
+              found.surely !== null && [
+                ", ",
+                h("b", {}, `${count(sure)} surely`),
+                ` (▼), with 95 % confidence${found.owned && several ? " over all seeds" : ""}`,
+              ],
+              ".",
             ],
     );
   }
@@ -181,6 +203,7 @@ export async function clients(source, query, remember, link) {
     return [
       dot,
       link ? h("a", { href: link(there) }, text) : text,
+      surely(k) && h("small", { class: "bad", title: "surely hurt" }, " ▼"),
       found.diverged.includes(k) && h("small", { class: "bad" }, " diverged"),
       found.attackers.includes(k) && h("small", { class: "bad" }, " attacker"),
     ];

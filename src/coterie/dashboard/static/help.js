@@ -8,7 +8,15 @@ const KEYS = {
     ["Esc", "close this help"],
   ],
   Runs: [["/", "search"]],
-  "A run": [["1  2  3", "overview, graph, clients"]],
+  "A leaderboard": [
+    ["/", "search"],
+    ["←  →  ↑  ↓", "from cell to cell"],
+    ["Enter", "on a cell: its details"],
+  ],
+  "A run": [
+    ["1  2  3", "overview, graph, clients"],
+    ["←  →  Enter", "on the gains: from client to client, open it"],
+  ],
   Graph: [
     ["Space", "replay, pause"],
     ["j  k", "the next and the previous client"],

@@ -4,6 +4,7 @@
 // patterns. So imports have the form `import { a, b } from "./module.js";`, and an export is one name at the
 // beginning of a line: `export const a`, `export function a`, `export async function a`, `export class a`.
 import { server, watch } from "./api.js";
+import { board } from "./board.js";
 import { clients } from "./clients.js";
 import { compare } from "./compare.js";
 import { h, hideTip, problem, put } from "./dom.js";
@@ -14,7 +15,7 @@ import { missing, runs } from "./runs.js";
 import { swarm } from "./swarm.js";
 import { themeButton } from "./theme.js";
 
-const SWARM = { swarm: "Live swarm" };
+const ALONE = { swarm: "Live swarm", board: "Leaderboard" }; // the only views of what they show
 const VIEWS = { overview: "Overview", graph: "Graph", clients: "Clients" };
 const KEPT = ["method", "seed", "client"]; // what another view of the same run begins with
 const page = document.getElementById("page"),
@@ -56,7 +57,7 @@ async function show() {
     const next = await open(place, id, name, view, query);
     if (here !== location.hash) return;
     current = next;
-    put(page, name && !(view in SWARM) && h("h1", { class: "run-title" }, name), current.node);
+    put(page, name && view !== "swarm" && h("h1", { class: "run-title" }, name), current.node);
   } catch (error) {
     if (here === location.hash) put(page, missing(error));
   }
@@ -96,9 +97,11 @@ function open(place, id, name, view, query) {
   if (place !== "run") return runs(server, link, query, remember);
   const source = server.run(name);
   if (view === "swarm") return swarm(source, query, remember, (run) => link.run(run));
+  if (view === "board") return board(source, query, remember);
   if (view === "graph") return graph(source, query, remember);
-  if (view === "clients") return clients(source, query, remember, (q) => link.run(name, "graph", q));
-  return overview(source, query, remember);
+  const toClient = (q) => link.run(name, "graph", q);
+  if (view === "clients") return clients(source, query, remember, toClient);
+  return overview(source, query, remember, toClient);
 }
 
 // Puts what was chosen into the address, so that a link shows what its sender sees; null takes it out.
@@ -116,7 +119,7 @@ function keep(query, now) {
 }
 
 function header(name, view, query) {
-  const views = view in SWARM ? SWARM : VIEWS,
+  const views = view in ALONE ? { [view]: ALONE[view] } : VIEWS,
     here = view in views ? view : "overview";
   return [
     h(
@@ -177,7 +180,7 @@ document.addEventListener("keydown", (event) => {
   const pressed = /^(INPUT|BUTTON)$/.test(target.tagName) && key === " ";
   if (event.ctrlKey || event.metaKey || event.altKey || busyWith(target) || pressed) return;
   const { place, id, view, query } = where();
-  const next = place === "run" && !(view in SWARM) && Object.keys(VIEWS)["123".indexOf(key)];
+  const next = place === "run" && !(view in ALONE) && Object.keys(VIEWS)["123".indexOf(key)];
   if (next) location.hash = link.run(decodeURIComponent(id), next, kept(query));
   else if (current?.keys?.[key]) {
     event.preventDefault();

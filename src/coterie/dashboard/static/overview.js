@@ -2,6 +2,7 @@
 import { chart } from "./chart.js";
 import { h, put } from "./dom.js";
 import { amount, bytes, count, day, duration, percent, plural, roundBytes, whole } from "./format.js";
+import { gains } from "./gains.js";
 import { looks } from "./palette.js";
 import { sortable } from "./table.js";
 import { viewing } from "./viewing.js";
@@ -13,14 +14,15 @@ const CHARTS = [
   ["bytes", "Data sent", "by all clients together, so far", bytes, roundBytes],
 ];
 
-export async function overview(source, query = {}, remember = null) {
+export async function overview(source, query = {}, remember = null, link = null) {
   const sorting = {};
   let run, curves;
+  const joined = gains(source, query, remember, link);
   const see = viewing(query, remember, draw);
   const top = h("div", { class: "view" }),
     charts = h("section", { class: "cards two" }),
     made = h("section");
-  const node = h("div", { class: "view overview" }, top, see.node, charts, made);
+  const node = h("div", { class: "view overview" }, top, joined.node, see.node, charts, made);
   await load();
   put(made, settings(source, run));
   return { node, refresh: load, keys: {} };
@@ -32,6 +34,7 @@ export async function overview(source, query = {}, remember = null) {
     see.node.hidden = !Object.keys(curves.methods).length;
     see.show(drawn("personal"), run.length);
     draw();
+    await joined.load(run.rows);
     if (curves.complete < 1 || run.complete < 1) setTimeout(() => node.isConnected && load(), 0);
   }
 
@@ -77,7 +80,7 @@ export function pill(run) {
   return h("span", { class: `pill ${run.state}` }, run.quiet ? "quiet" : run.state);
 }
 
-export function progress(run) {
+export function progress(run, units = "iterations") {
   if (run.iterations === null) return h("span", {}, `${count(run.t)} iterations, without end`);
   const share = run.iterations ? run.t / run.iterations : 0;
   return h(
@@ -87,7 +90,7 @@ export function progress(run) {
     h(
       "span",
       {},
-      `${count(run.t)} of ${count(run.iterations)} iterations`,
+      `${count(run.t)} of ${count(run.iterations)} ${units}`,
       run.left !== null && run.left !== undefined && !run.quiet ? `, about ${duration(run.left)} left` : "",
     ),
   );
@@ -188,7 +191,7 @@ function settings(source, run) {
   );
 }
 
-const list = (pairs) =>
+export const list = (pairs) =>
   h(
     "dl",
     {},

@@ -1,5 +1,6 @@
-// A report: the pages of its runs one below the other, with the numbers that are in the file.
+// A report: the pages of its runs and leaderboards one below the other, with the numbers that are in the file.
 import { frozen } from "./api.js";
+import { board } from "./board.js";
 import { clients } from "./clients.js";
 import { h, problem, put } from "./dom.js";
 import { graph } from "./graph.js";
@@ -9,8 +10,13 @@ import { themeButton } from "./theme.js";
 
 const runs = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
-const views = { overview, graph, clients };
-const titles = { overview: "Overview", graph: "Who listens to whom", clients: "Clients" };
+const views = { run: { overview, graph, clients }, board: { board } };
+const titles = {
+  overview: "Overview",
+  graph: "Who listens to whom",
+  clients: "Clients",
+  board: "Leaderboard",
+};
 
 put(
   document.getElementById("top"),
@@ -27,7 +33,7 @@ page.append(
     h(
       "ol",
       {},
-      runs.map(({ name }, k) =>
+      runs.map(({ name, kind }, k) =>
         h(
           "li",
           {},
@@ -35,7 +41,7 @@ page.append(
           h(
             "span",
             {},
-            Object.entries(titles).map(([view, title]) => h("a", { href: `#${view}-${k}` }, title)),
+            Object.keys(views[kind]).map((view) => h("a", { href: `#${view}-${k}` }, titles[view])),
           ),
         ),
       ),
@@ -43,14 +49,14 @@ page.append(
   ),
 );
 
-for (const [k, { name, answers }] of runs.entries()) {
+for (const [k, { name, kind, answers }] of runs.entries()) {
   const source = frozen(name, answers);
   page.append(h("h1", { class: "run-title", id: `run-${k}` }, name));
-  for (const [view, open] of Object.entries(views)) {
+  for (const [view, open] of Object.entries(views[kind])) {
     const section = h(
       "section",
       { class: "part", id: `${view}-${k}` },
-      view !== "overview" && h("h2", {}, titles[view]),
+      kind === "run" && view !== "overview" && h("h2", {}, titles[view]),
     );
     page.append(section);
     open(source, {}).then(

@@ -7,6 +7,9 @@ import { sortable } from "./table.js";
 const ticked = new Set();
 const best = (run) => Math.max(...Object.values(run.methods ?? {}).map((v) => v ?? 0), -1);
 const state = (run) => (run.quiet ? "quiet" : run.state);
+const units = (run) => (run.kind === "board" ? "columns" : "iterations");
+const VIEW = { run: "overview", board: "board", swarm: "swarm" };
+const KIND = { board: () => "leaderboard", swarm: (run) => `${plural(run.clients, "peer")}, live` };
 
 export async function runs(server, link, query, remember) {
   const node = h("div", { class: "view runs" });
@@ -34,14 +37,18 @@ export async function runs(server, link, query, remember) {
       left: true,
       value: (run) => (run.iterations ? run.t / run.iterations : null),
       cell: (run) =>
-        run.error ? NONE : run.state === "done" ? `${count(run.iterations)} iterations` : progress(run),
+        run.error
+          ? NONE
+          : run.state === "done"
+            ? `${count(run.iterations)} ${units(run)}`
+            : progress(run, units(run)),
     },
     {
       title: "personal accuracy",
       note: "mean over clients and seeds; the best methods first",
       left: true,
       value: best,
-      cell: (run) => (run.error ? NONE : scores(run.methods)),
+      cell: (run) => (run.error ? NONE : run.kind === "board" ? leaders(run.ranks) : scores(run.methods)),
     },
     {
       title: "methods",
@@ -108,7 +115,7 @@ export async function runs(server, link, query, remember) {
       type: "checkbox",
       checked: ticked.has(run.id),
       "aria-label": `compare ${run.id}`,
-      disabled: Boolean(run.error) || run.kind === "swarm",
+      disabled: Boolean(run.error) || run.kind !== "run",
       onchange: (event) => {
         ticked[event.target.checked ? "add" : "delete"](run.id);
         update();
@@ -120,10 +127,10 @@ export async function runs(server, link, query, remember) {
     return h(
       "div",
       { class: "run-name" },
-      h("a", { href: link.run(run.id, run.kind === "swarm" ? "swarm" : "overview") }, run.id),
+      h("a", { href: link.run(run.id, VIEW[run.kind]) }, run.id),
       run.error
         ? h("small", { class: "bad" }, run.error)
-        : run.kind === "swarm" && h("small", {}, `${plural(run.clients, "peer")}, live`),
+        : run.kind in KIND && h("small", {}, KIND[run.kind](run)),
     );
   }
 
@@ -160,6 +167,17 @@ function scores(methods) {
     { class: "scores" },
     shown.map(([name, v], k) => h("span", { class: k ? "" : "best" }, `${name} `, h("b", {}, percent(v)))),
     known.length > shown.length && h("span", { class: "note" }, `and ${known.length - shown.length} more`),
+  );
+}
+
+function leaders(ranks) {
+  const known = Object.entries(ranks);
+  if (!known.length) return h("span", { class: "note" }, "not ranked yet");
+  return h(
+    "div",
+    { class: "scores" },
+    h("span", { class: "note" }, "mean rank"),
+    known.map(([name, v], k) => h("span", { class: k ? "" : "best" }, `${name} `, h("b", {}, v.toFixed(1)))),
   );
 }
 

@@ -1,9 +1,11 @@
 // A table that sorts by a click on a column's head, or Enter on it, and says where columns are out of sight.
+// Rows whose value is not known come last, however it is sorted.
 import { h, put } from "./dom.js";
 import { csvButton } from "./download.js";
 
-// columns: [{title, note, value(row), cell(row), left, first: "desc" | "asc"}]; state: the column by which it
-// is sorted, and how; sorted(): called when that changes; csv: the name of a file of it, if there is one.
+// columns: [{title, note, value(row), cell(row), left, first: "desc" | "asc", group: a title above several}];
+// state: the column by which it is sorted, and how; sorted(): called when that changes; csv: the name of a file
+// of it, if there is one.
 export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
   const body = h("tbody");
   const heads = columns.map((column, k) =>
@@ -18,7 +20,7 @@ export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
   const region = h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
-    h("table", {}, h("thead", {}, h("tr", {}, heads)), body),
+    h("table", {}, h("thead", {}, groups(columns), h("tr", {}, heads)), body),
   );
   const hint = h("p", { class: "note cut", hidden: true }, "more columns to the right →");
   const look = () => {
@@ -38,7 +40,10 @@ export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
   function ordered() {
     if (!columns[state.by]?.value) return rows;
     const { value } = columns[state.by];
-    return [...rows].sort((a, b) => compare(value(a), value(b)) * (state.down ? -1 : 1));
+    const unknown = (row) => (value(row) ?? null) === null;
+    const known = rows.filter((row) => !unknown(row));
+    known.sort((a, b) => compare(value(a), value(b)) * (state.down ? -1 : 1));
+    return [...known, ...rows.filter(unknown)];
   }
 
   function draw() {
@@ -71,7 +76,17 @@ export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
   return h("div", { class: "sortable" }, region, hint, csv && csvButton(csv, file));
 }
 
-function compare(a, b) {
-  const [x, y] = [a ?? -Infinity, b ?? -Infinity];
-  return x < y ? -1 : x > y ? 1 : 0;
+const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+
+// A row of titles above columns that belong together, if any do.
+function groups(columns) {
+  const spans = [];
+  for (const { group = "" } of columns) {
+    if (spans.at(-1)?.group === group) spans.at(-1).wide += 1;
+    else spans.push({ group, wide: 1 });
+  }
+  if (!columns.some((column) => column.group)) return null;
+  const head = ({ group, wide }) =>
+    group ? h("th", { scope: "colgroup", colspan: wide, class: "group" }, group) : h("td", { colspan: wide });
+  return h("tr", {}, spans.map(head));
 }

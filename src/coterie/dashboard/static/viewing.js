@@ -8,14 +8,15 @@ const SMOOTH = [
   [5, "5 evaluations"],
   [15, "15 evaluations"],
 ];
-const names = (text) => {
+// Names that were chosen, as the address keeps them.
+export const names = (text) => {
   try {
     return new Set(JSON.parse(text));
   } catch {
     return new Set();
   }
 };
-const text = (set) => (set.size ? JSON.stringify([...set]) : null);
+export const text = (set) => (set.size ? JSON.stringify([...set]) : null);
 const number = (given) =>
   given === undefined || given === "" || Number.isNaN(Number(given)) ? null : Number(given);
 

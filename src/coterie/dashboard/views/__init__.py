@@ -1,4 +1,5 @@
-"""What the page shows of a run folder, one function for each view.
+"""Views of a run folder, as the page shows them, one function for each.
 
-A view takes an `OpenRun` and the query of the page, and gives plain data, as small as it is drawn.
+A view takes an `OpenRun` and the query of the page, and gives plain data, as small as it is drawn. Those of a
+leaderboard (`board`) take its file.
 """

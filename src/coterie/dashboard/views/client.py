@@ -10,7 +10,8 @@ import numpy as np
 from coterie.core.errors import RunError
 from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, number, plain
 from coterie.runs.exchanges import ExchangeHistory
-from coterie.runs.metrics import Ints, WorldMetrics
+from coterie.runs.gains import WorldGains
+from coterie.runs.metrics import Ints, WorldMetrics, by_name
 from coterie.runs.plots.looks import hue
 
 __all__ = ["client"]
@@ -24,8 +25,8 @@ _POINTS = 300
 
 
 def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
-    """Give its data, its neighbours at t and their weights over time, confidence, events and accuracy."""
-    folder.tracks(0.4 * PATIENCE)
+    """Give its data, gain, neighbours at t and their weights over time, confidence, events and accuracy."""
+    tracks = folder.tracks(0.4 * PATIENCE)
     world = folder.world(query)
     m = len(world.group)
     client = int(number(query, "client") or 0)
@@ -34,14 +35,17 @@ def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     history, complete = folder.history(world, 0.4 * PATIENCE)
     t = number(query, "t")
     neighbours = _neighbours(world, history, client, t)
+    worlds = by_name(tracks)[world.name]
+    facts, read = zip(*(folder.facts(seed) for seed in worlds), strict=True)
     return {
         "client": client,
         "hue": None if world.alone else hue(world.label),
-        "complete": min(complete, folder.evaluations.share),
+        "complete": min(complete, folder.evaluations.share, *read),
         "group": int(world.group[client]),
         "groups": len(np.unique(world.group)),
         "train": int(world.train[client]),
         "attacker": client in world.attackers,
+        "account": WorldGains(world, worlds).account(client, facts).plain(),
         "classes": list(world.classes),
         "labels": world.labels[client].tolist(),
         "neighbours": neighbours,

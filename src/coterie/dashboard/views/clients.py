@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from coterie.dashboard.open_run import OpenRun, plain
+from coterie.runs.gains import WorldGains
+from coterie.runs.metrics import by_name
 
 __all__ = ["clients"]
 
@@ -23,7 +25,8 @@ def clients(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     else:
         name = next((w.name for w in reversed(tracks) if not w.alone), tracks[0].name)
         world = next(w for w in tracks if w.name == name)
-    gain = None if world.alone else world.gain("personal")
+    gains = WorldGains(world, by_name(tracks)[world.name])
+    compared, told = not np.isnan(gains.gain).all(), not np.isnan(gains.surely).all()
     return {
         "worlds": worlds,
         "method": world.name,
@@ -37,7 +40,10 @@ def clients(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "personal": plain(world.scores["personal"][-1]),
         "global": plain(world.scores["global"][-1]),
         "loss": plain(world.scores["loss"][-1]),
-        "gain": None if gain is None else plain(gain),
+        "tally": gains.tally(),
+        "gain": plain(gains.gain) if compared else None,
+        "owned": world.owned,
+        "surely": plain(gains.surely) if compared and told else None,
         "diverged": list(world.diverged[-1]),
         "attackers": list(world.attackers),
         "labels": world.labels.tolist(),

@@ -1,4 +1,4 @@
-"""Who listens to whom: the graph of one world at any iteration, as small as it is drawn."""
+"""The graph of who listens to whom in one world, at any iteration, as small as it is drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.core.errors import RunError
 from coterie.dashboard.incremental import deadline
 from coterie.dashboard.open_run import OpenRun, evenly, number, plain
 from coterie.runs.exchanges import ExchangeHistory
-from coterie.runs.graph import Graph, graph_auc
+from coterie.runs.graph import CollaborationGraph, graph_auc
 from coterie.runs.metrics import Floats, Ints, WorldMetrics, closing_phase
 from coterie.runs.plots.looks import ceiling
 
@@ -124,7 +124,7 @@ def _top(folder: OpenRun, world: WorldMetrics, history: ExchangeHistory) -> floa
     return float(folder.cache[key][1])
 
 
-def _thinned(found: Graph) -> Graph:
+def _thinned(found: CollaborationGraph) -> CollaborationGraph:
     """Keep every k-th pair that met, so that no more are ranked than two decimals need."""
     step = int(found.met.sum()) // _RANKED
     if step < 2:
@@ -134,7 +134,7 @@ def _thinned(found: Graph) -> Graph:
     return found._replace(met=met)
 
 
-def cells(found: Graph, order: Ints, top: float) -> dict[str, Any]:
+def cells(found: CollaborationGraph, order: Ints, top: float) -> dict[str, Any]:
     """Code W as `[side, side]` bytes; of a cell that several clients share, the mean over pairs that met."""
     m = len(order)
     share = -(-m // _CELLS)
@@ -157,7 +157,7 @@ def cells(found: Graph, order: Ints, top: float) -> dict[str, Any]:
     }
 
 
-def _edges(found: Graph) -> list[list[float]]:
+def _edges(found: CollaborationGraph) -> list[list[float]]:
     """List each client's strongest links `[listener, speaker, weight]`, those it met and still listens to."""
     m = len(found.weight)
     each = max(1, min(4, _EDGES // m, m - 1))
@@ -168,7 +168,7 @@ def _edges(found: Graph) -> list[list[float]]:
     return [[int(a), int(b), plain(weight[a, b], 3)] for a, b in zip(i[kept], j[kept], strict=True)]
 
 
-def affinity(found: Graph) -> Floats:
+def affinity(found: CollaborationGraph) -> Floats:
     """Measure how much two clients listen to each other, `[M, M]` from 0 to 1; 0 if they never met."""
     weight = np.where(found.met, found.weight, 0.0)
     weight = weight / np.maximum(weight.max(axis=1, keepdims=True), 1e-12)

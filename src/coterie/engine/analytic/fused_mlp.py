@@ -27,7 +27,7 @@ class FusedMLP:
     """A perceptron with one hidden layer, and the kernel that takes it through its steps."""
 
     norm: BatchNorm | None
-    """Of the inputs."""
+    """Normalisation of the inputs."""
     first: Linear
     last: Linear
     kernel: ModuleType | None

@@ -38,7 +38,7 @@ class Forward(NamedTuple):
     saved: Any
     """Passed on to the layer's `backward`."""
     buffers: Tensors
-    """Those that changed, by their full names."""
+    """Buffers that changed, by their full names."""
 
 
 class Layer(Protocol):

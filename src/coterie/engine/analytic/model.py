@@ -34,7 +34,7 @@ class StackedGradient(NamedTuple):
     loss: Tensor
     """`[n]`"""
     buffers: Tensors
-    """Those that changed."""
+    """Buffers that changed."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """One client, bare: its method, its model, its data, and its own clock.
 
-A client calls what the simulator calls (`local`, `ask`, `offer`, `mix`, `adopt`) on the simulator's very
-types, and draws the batches, probes and keys that its simulated twin draws: no network, no file, no thread.
+A client calls what the simulator calls (`local`, `settle`, `ask`, `question`, `reply`, `mix`, `offer`,
+`adopt`) on the simulator's very types, and draws the batches, probes and keys that its simulated twin draws:
+no network, no file, no thread.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from coterie.core.attack import Attack
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.model_factory import build_task
+from coterie.core.precision import Precision, pack, unpack
 from coterie.core.registry import describe_error
 from coterie.core.sampling import (
     batch_rows,
@@ -53,6 +55,8 @@ class ClientData:
     personal: Samples
     uniform: Samples
     inputs: Inputs
+    group: int
+    """The client's true group; 0 if nobody knows."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,7 +79,7 @@ class ClientData:
 
         f = federation
         parts = samples(f.train), samples(f.validation), samples(f.personal), samples(f.uniform)
-        return cls(*parts, Inputs.of(f))
+        return cls(*parts, Inputs.of(f), int(f.group[client]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +101,11 @@ class Client:
     dtype: torch.dtype
     init: str
     attack: Attack | None
-    """What it does in place of its method, for experiments; None: it is honest."""
+    """The attack made in place of what the method does, for experiments; None: the client is honest."""
+    precision: Precision
+    """The precision of all messages on the wire."""
     held: int
-    """How many of its training samples, the last ones, are set aside: no mini-batch has one of them."""
+    """The number of training samples, the last ones, that are set aside: no mini-batch has one of them."""
 
     @classmethod
     def of(cls, world: World, own: ClientData, number: int, slot: int) -> Client:
@@ -125,6 +131,7 @@ class Client:
             dtype=dtype,
             init=e.train.init,
             attack=e.attack.attack if bool(world.attackers[slot]) else None,
+            precision=e.exchange.precision,
             held=held,
         )
 
@@ -133,7 +140,7 @@ class Client:
         params, buffers = first_model(self.task, self.init, self.seed, self.number)
         row = first_row(self.slot, self.schedule.clients, self.dtype)
         ctx = self.schedule.context("init", 0, self.number)
-        return self.algorithm.init(self.task, Start(params, buffers, row), ctx)
+        return self.algorithm.init(self.task, Start(params, buffers, row, torch.tensor(self.own.group)), ctx)
 
     def ask(self, state: State, t: int, slots: Sequence[int]) -> list[bool]:
         """Choose whom to ask in that state at iteration t, by their entries of the row."""
@@ -142,14 +149,32 @@ class Client:
         chosen: list[bool] = self.algorithm.ask(self.task, state, reachable, ctx).tolist()
         return chosen
 
-    def offer(self, state: State, t: int) -> Message:
-        """Make the message that it sends in that state at iteration t."""
+    def question(self, state: State, t: int) -> Message:
+        """Make what it sends to those whom it asks in that state at iteration t, packed."""
+        ctx = self.schedule.context("question", t, self.number)
+        return pack(self.algorithm.question(self.task, state, self.draw_probe(t), ctx), self.precision)
+
+    def reply(self, state: State, t: int, question: Message) -> Message:
+        """Make the message that answers a question in that state at iteration t, both packed."""
         probe, ctx = self.draw_probe(t), self.schedule.context("offer", t, self.number)
-        honest = self.algorithm.offer(self.task, state, probe, ctx)
+        asked = self.unpacked(question)
+        return self._sent(state, t, probe, self.algorithm.reply(self.task, state, asked, probe, ctx))
+
+    def offer(self, state: State, t: int) -> Message:
+        """Make the message that it sends to anybody in that state at iteration t, packed."""
+        probe, ctx = self.draw_probe(t), self.schedule.context("offer", t, self.number)
+        return self._sent(state, t, probe, self.algorithm.offer(self.task, state, probe, ctx))
+
+    def unpacked(self, message: Message) -> Message:
+        """Unpack a message that another client sent."""
+        return unpack(message, self.precision, self.dtype)
+
+    def _sent(self, state: State, t: int, probe: Probe, honest: Message) -> Message:
+        """Pack the message that is sent in place of an honest one; that one, unless the client attacks."""
         if self.attack is None:
-            return honest
+            return pack(honest, self.precision)
         ctx = self.schedule.context("attack", t, self.number)
-        return self.attack.offer(self.task, state, honest, probe, ctx)
+        return pack(self.attack.offer(self.task, state, honest, probe, ctx), self.precision)
 
     def lr(self, t: int) -> float:
         """Compute the size of the local step at iteration t."""
@@ -174,7 +199,7 @@ class Client:
 
 
 class ReceivedMessage(NamedTuple):
-    """A message, and its sender's entry of the row."""
+    """A message as it was sent, packed, and its sender's entry of the row."""
 
     slot: int
     message: Message
@@ -218,6 +243,8 @@ class LocalClient:
             key,
         )
         new, info = c.algorithm.local(c.task, state, batch, c.schedule.context("local", t, c.number))
+        if c.schedule.closing(t):
+            new = c.algorithm.settle(c.task, new, c.schedule.context("settle", t, c.number))
         self._commit(new if c.attack is None or c.attack.trains else state, t, info)
         return float(info["loss"])
 
@@ -226,8 +253,16 @@ class LocalClient:
         self.now = self.now._replace(t=self.now.t + 1)
 
     def offer(self) -> Message:
-        """Return the message that it sends when it is asked."""
+        """Return the message that it sends to anybody."""
         return self.client.offer(self.now.state, self.now.t)
+
+    def question(self) -> Message:
+        """Return what it sends to those whom it asks."""
+        return self.client.question(self.now.state, self.now.t)
+
+    def reply(self, question: Message) -> Message:
+        """Return the message that answers a question."""
+        return self.client.reply(self.now.state, self.now.t, question)
 
     def ask(self, slots: Sequence[int]) -> list[bool]:
         """Choose whom to ask, by their entries of the row."""
@@ -255,9 +290,9 @@ class LocalClient:
         self, act: Literal["mix", "adopt"], heard: Sequence[ReceivedMessage], record: RecordChange
     ) -> Info:
         c, (_, t, state) = self.client, self.now
-        names = heard[0].message if heard else {}
+        messages = [c.unpacked(h.message) for h in heard]
         inbox = Inbox(
-            {k: torch.stack([h.message[k] for h in heard]) for k in names},
+            {k: torch.stack([m[k] for m in messages]) for k in (messages[0] if messages else {})},
             torch.ones(len(heard), dtype=torch.bool),
             torch.tensor([h.slot for h in heard], dtype=torch.int64),
         )
@@ -298,12 +333,17 @@ def dry_run(client: Client) -> None:
             client.task, local_client.now.state, client.own.train.x[:1], client.draw_probe(0)
         )
         local_client.local()
-        if message := local_client.offer():
-            itself = ReceivedMessage(client.slot, message)
+        client.algorithm.settle(
+            client.task, local_client.now.state, client.schedule.context("settle", 1, client.number)
+        )
+        offer = local_client.offer()
+        if reply := local_client.reply(local_client.question()) if checked.answers else offer:
+            itself = ReceivedMessage(client.slot, reply)
             local_client.ask([client.slot])
             local_client.mix([itself, itself])
             local_client.mix([itself])
-            local_client.adopt(itself)
+        if offer:
+            local_client.adopt(ReceivedMessage(client.slot, offer))
     except CoterieError:
         raise
     except Exception as error:

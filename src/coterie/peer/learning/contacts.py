@@ -96,7 +96,7 @@ class ContactBook:
                 f"which was taken before{under}",
             )
         if (envelope.since, envelope.version) == (since, version):
-            if not envelope.digest.startswith(mark):
+            if envelope.mark and not envelope.digest.startswith(mark):
                 raise Refused(Reason.CONFLICT, f"{sender} has two models of version {_shown(version)}")
             return False
         return True

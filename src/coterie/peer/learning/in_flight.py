@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from coterie.peer.identity.names import Contact
 from coterie.peer.transport.base import ModelEnvelope
 
 __all__ = ["PullResults", "Pulls", "Pushes", "patience"]
+
+R = TypeVar("R")
+"""What is asked, the same for all members of an exchange."""
 
 FACTOR = 2.0
 """Patience as a multiple of what the quicker members usually need; no member can add more."""
@@ -46,10 +49,10 @@ class PullResults(NamedTuple):
     """Senders whose models were late."""
 
 
-class Pulls:
+class Pulls(Generic[R]):
     """At most one model on its way from each member."""
 
-    def __init__(self, pull: Callable[[Contact, int], Awaitable[ModelEnvelope | None]], cap: int) -> None:
+    def __init__(self, pull: Callable[[Contact, R], Awaitable[ModelEnvelope | None]], cap: int) -> None:
         """`cap`: how many late ones are waited for at most, since each takes the room of a model."""
         self._pull, self._cap = pull, cap
         self._tasks: dict[str, asyncio.Future[ModelEnvelope | None]] = {}
@@ -59,11 +62,11 @@ class Pulls:
         return (task := self._tasks.get(peer)) is not None and not task.done()
 
     async def ask(
-        self, asked: Sequence[Contact], t: int, awaited: Collection[str], seconds: float
+        self, asked: Sequence[Contact], request: R, awaited: Collection[str], seconds: float
     ) -> PullResults:
-        """Ask these members at the own iteration t, and wait so many seconds for the awaited ones."""
+        """Ask these members, and wait so many seconds for the awaited ones."""
         self._collect()
-        self._tasks |= {peer.id: asyncio.ensure_future(self._pull(peer, t)) for peer in asked}
+        self._tasks |= {peer.id: asyncio.ensure_future(self._pull(peer, request)) for peer in asked}
         if tasks := [self._tasks[peer] for peer in awaited]:
             await asyncio.wait(tasks, timeout=seconds)
         self._collect()

@@ -155,8 +155,10 @@ class TrainingThread:
                 return MixOutcome(None, [], refused)
             act = partial(self.local_client.mix, [ReceivedMessage(slot, x.message) for x, slot in taken])
             heard = [[x.sender, x.version, slot] for x, slot in taken]
-            digests, since = [x.mark for x, _ in taken], [x.since for x, _ in taken]
-            result = self._recorded("mix", act, heard=heard, digests=digests, since=since)
+            facts = {"digests": [x.mark for x, _ in taken], "since": [x.since for x, _ in taken]}
+            if any(asked := [x.asked for x, _ in taken]):
+                facts["asked"] = asked
+            result = self._recorded("mix", act, heard=heard, **facts)
             for envelope, _ in taken:
                 self.contact_book.record_newest(envelope)
             return MixOutcome(result, [x.sender for x, _ in taken], refused)

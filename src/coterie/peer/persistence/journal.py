@@ -9,7 +9,9 @@
     local      t [first, last], event                        local steps; event: after the last of them
     slot       peer, slot, event (null: nothing changed)     an entry of the row belongs to this peer now
     mix        t, heard [[peer, version, slot]], event, info it mixed these models; digests: how theirs begin;
-                                                             since: when their certificates began to hold
+                                                             since: when their certificates began to hold;
+                                                             asked: the own versions whose questions they
+                                                             answer, if the method has questions
     adopt      t, peer, version, slot, event, info, digest   it took a star's broadcast; and since
     told       t, peers                                      it sent its mixed model to these
     evaluated  t, event, personal, global, ...               how good it is

@@ -41,18 +41,23 @@ class ModelEnvelope(NamedTuple):
     message: Message
     since: int = 0
     """Start of the sender's certificate, seconds since 1970."""
+    asked: Version | None = None
+    """Version of the own model whose question it answers; None: it is the same for everybody."""
 
     @property
     def mark(self) -> str:
-        """First characters of the digest: enough to tell two models of one version apart."""
-        return self.digest[:16]
+        """First characters of the digest: enough to tell two models of one version apart.
+
+        Empty for an answer: two questions have two answers, both of the same version.
+        """
+        return "" if self.asked else self.digest[:16]
 
 
 class RequestHandler(Protocol):
     """Handler of requests: the node implements it, a server calls it."""
 
-    async def offer(self, asker: str) -> ModelEnvelope:
-        """Return the own model, for a peer that pulls it."""
+    async def reply(self, asker: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
+        """Return the own model, for a peer that pulls it; `question`: what it wants to know, if anything."""
 
     async def deliver(self, envelope: ModelEnvelope) -> bool:
         """Take a model that was pushed. True: taken; False: seen before, no effect. Raise Refused."""
@@ -64,8 +69,8 @@ class RequestHandler(Protocol):
 class Transport(Protocol):
     """Way to reach other peers. Each call raises Refused, Unreachable or TimedOut and nothing else."""
 
-    async def pull(self, peer: str, address: str) -> ModelEnvelope:
-        """Fetch their model."""
+    async def pull(self, peer: str, address: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
+        """Fetch their model, or their answer to a question."""
 
     async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
         """Send them the own model. True: taken; False: they had it."""

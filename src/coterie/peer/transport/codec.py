@@ -24,7 +24,7 @@ from coterie.peer.transport.wire_pb2 import Terms as TermsProto
 __all__ = ["MAGNITUDE", "IncomingModel", "SessionTerms", "check_terms", "chunks", "header", "quote"]
 __all__ += ["read_answer", "read_ask", "same_schema", "seal"]
 
-PROTOCOL = 2
+PROTOCOL = 3
 _DIGEST = hashlib.sha256().digest_size
 
 

@@ -86,18 +86,25 @@ class GrpcTransport:
         self._lines: dict[str, _Line] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def pull(self, peer: str, address: str) -> ModelEnvelope:
-        """Fetch their model."""
+    async def pull(self, peer: str, address: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
+        """Fetch their model, or their answer to a question."""
         async with self._call("pull", peer, address) as line:
-            ask = self._ask()
-            data, seconds = ask.SerializeToString(), self._limits.deadline(self._schema.length)
-            call = line.channel.unary_stream(f"/{SERVICE}/Pull")(data, timeout=seconds)
+            ask, seconds = self._ask(), self._limits.deadline(self._schema.longest)
+            asked, schema = self._schema.question, self._schema.reply or self._schema
+            if asked and question:
+                call = line.channel.stream_stream(f"/{SERVICE}/Pull")(timeout=seconds)
+            else:
+                data = ask.SerializeToString()
+                call = line.channel.unary_stream(f"/{SERVICE}/Pull")(data, timeout=seconds)
             stream = MessageStream(call, peer, self._limits.stall)
             try:
+                leaf = None
+                if asked and question:
+                    leaf = await self._send(line, call, stream, ask, asked, question)
                 answer = codec.read_answer(await stream.read())
-                leaf = self._verify(answer, ask, line)
+                leaf = leaf or self._verify(answer, ask, line)
                 own, magnitude = self._identity.id, self._limits.magnitude
-                model = codec.IncomingModel(self._schema, self._terms, own, peer, answer.header, magnitude)
+                model = codec.IncomingModel(schema, self._terms, own, peer, answer.header, magnitude)
                 if answer.chunk:
                     model.add(answer.chunk)
                 while not model.full:
@@ -105,32 +112,24 @@ class GrpcTransport:
                 await stream.end()
             finally:
                 call.cancel()
-            return certified(await run_off_loop(self._schema.length, model.finish), leaf)
+            return certified(await run_off_loop(schema.length, model.finish), leaf)
 
     async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
         """Send them the own model. True: taken; False: they had it."""
         async with self._call("push", peer, address) as line:
             ask = self._ask()
-            ask.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
-            pieces = codec.chunks(self._schema, envelope.message, self._limits.chunk)
             if self._schema.length <= self._limits.chunk and self._trusted(line):
-                ask.chunk = next(pieces)
+                ask.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
+                ask.chunk = next(codec.chunks(self._schema, envelope.message, self._limits.chunk))
                 return (await self._unary(line, "Push", ask)).taken
             call = line.channel.stream_stream(f"/{SERVICE}/Push")(
                 timeout=self._limits.deadline(self._schema.length)
             )
             stream = MessageStream(call, peer, self._limits.stall)
             try:
-                await stream.write(ask)
-                self._verify(codec.read_answer(await stream.read()), ask, line)
-                for chunk in pieces:
-                    await stream.write(Ask(chunk=chunk))
-                await call.done_writing()
+                await self._send(line, call, stream, ask, self._schema, envelope)
                 taken = codec.read_answer(await stream.read()).taken
                 await stream.end()
-            except asyncio.InvalidStateError:  # they have ended the call
-                await stream.end()
-                raise Refused(Reason.SIZE, f"{peer} stopped before the end") from None
             finally:
                 call.cancel()
             return taken
@@ -154,7 +153,7 @@ class GrpcTransport:
     def forget(self, peer: str) -> None:
         """Close the connection to a peer; the calls under way go on."""
         if line := self._lines.pop(peer, None):
-            task = asyncio.ensure_future(line.channel.close(self._limits.deadline(self._schema.length)))
+            task = asyncio.ensure_future(line.channel.close(self._limits.deadline(self._schema.longest)))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -273,6 +272,28 @@ class GrpcTransport:
             return False
         then, leaf = line.proved
         return self._clock() - then < PROVED and not self._denied(leaf.id, leaf.serial)
+
+    async def _send(
+        self,
+        line: _Line,
+        call: Call,
+        stream: MessageStream,
+        ask: Ask,
+        schema: Schema,
+        envelope: ModelEnvelope,
+    ) -> PeerCertificate:
+        """Send a header, and the body once it is proved who takes it; return their certificate."""
+        ask.header.CopyFrom(codec.header(schema, self._terms, envelope))
+        try:
+            await stream.write(ask)
+            leaf = self._verify(codec.read_answer(await stream.read()), ask, line)
+            for chunk in codec.chunks(schema, envelope.message, self._limits.chunk):
+                await stream.write(Ask(chunk=chunk))
+            await call.done_writing()
+        except asyncio.InvalidStateError:  # they have ended the call
+            await stream.end()
+            raise Refused(Reason.SIZE, f"{line.peer} stopped before the end") from None
+        return leaf
 
     async def _unary(self, line: _Line, method: str, ask: Ask) -> Answer:
         call, data = line.channel.unary_unary(f"/{SERVICE}/{method}"), ask.SerializeToString()

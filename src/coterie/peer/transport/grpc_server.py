@@ -22,7 +22,7 @@ from coterie.peer.identity.identity import Identity
 from coterie.peer.identity.names import UNAUTHENTICATED
 from coterie.peer.observability.logging import is_power_of_two
 from coterie.peer.transport import codec
-from coterie.peer.transport.base import RequestHandler
+from coterie.peer.transport.base import ModelEnvelope, RequestHandler
 from coterie.peer.transport.grpc_common import REASON, SERVICE, Count, MessageStream, grpc, options
 from coterie.peer.transport.guard import NOBODY, Guard, Key
 from coterie.peer.transport.limits import Limits, RateLimiter, run_off_loop
@@ -74,6 +74,7 @@ class GrpcServer:
         self._denied, self._count, self._refused = denied, count, refused
         self._limits = limits or Limits()
         self._calls, self._bodies = RateLimiter(self._limits, clock), RateLimiter(self._limits.bodies, clock)
+        self._questions = RateLimiter(self._limits.bodies, clock)
         self._refusals: Counter[tuple[str, Reason]] = Counter()  # only members have names here
         self.guard = Guard(self._limits, clock, self._whose, self._tell)
         self._address = ""
@@ -126,7 +127,7 @@ class GrpcServer:
 
     async def _reopen(self) -> None:
         old = self._servers[-1]
-        self._draining = asyncio.ensure_future(old.stop(self._limits.deadline(self._schema.length)))
+        self._draining = asyncio.ensure_future(old.stop(self._limits.deadline(self._schema.longest)))
         for patience in range(100, -1, -1):
             try:
                 await self.start(self._address)
@@ -158,7 +159,7 @@ class GrpcServer:
                 ("grpc.max_allowed_incoming_connections", limits.connections),
                 ("grpc.max_connection_idle_ms", int(limits.idle * ms)),
                 ("grpc.max_connection_age_ms", int(limits.age * ms)),
-                ("grpc.max_connection_age_grace_ms", int(limits.deadline(self._schema.length) * ms)),
+                ("grpc.max_connection_age_grace_ms", int(limits.deadline(self._schema.longest) * ms)),
                 ("grpc.keepalive_permit_without_calls", 1),  # a caller that vanished has none
                 ("grpc.http2.min_ping_interval_without_data_ms", int(limits.keepalive * ms / 2)),
                 ("grpc.http2.max_ping_strikes", 3),
@@ -173,7 +174,7 @@ class GrpcServer:
             SERVICE,
             {
                 "Hello": grpc.unary_unary_rpc_method_handler(self._hello),
-                "Pull": grpc.unary_stream_rpc_method_handler(self._pull),
+                "Pull": grpc.stream_stream_rpc_method_handler(self._pull),
                 "Push": grpc.stream_stream_rpc_method_handler(self._push),
                 "Gossip": grpc.unary_unary_rpc_method_handler(self._gossip),
             },
@@ -191,13 +192,20 @@ class GrpcServer:
                     await self._heard(ask, caller)
             return answer.SerializeToString()
 
-    async def _pull(self, data: bytes, context: Context) -> None:
+    async def _pull(self, asks: AsyncIterator[bytes], context: Context) -> None:
         async with self._call("pull", context) as caller:
-            answer = self._admit(codec.read_ask(data), caller)
-            envelope = await self._handler.offer(caller.id)
-            answer.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
-            stream = self._stream(context)
-            for chunk in codec.chunks(self._schema, envelope.message, self._limits.chunk):
+            stream, schema = self._stream(context), self._schema
+            ask = codec.read_ask(await stream.read())
+            answer = self._admit(ask, caller)
+            if schema.question and schema.reply:
+                with self._questions.enter(caller.id):
+                    question, answer = await self._body(schema.question, ask, answer, stream, context)
+                    envelope = await self._handler.reply(caller.id, question)
+                schema = schema.reply
+            else:
+                envelope = await self._handler.reply(caller.id)
+            answer.header.CopyFrom(codec.header(schema, self._terms, envelope))
+            for chunk in codec.chunks(schema, envelope.message, self._limits.chunk):
                 answer.chunk = chunk  # the first one goes with the header
                 await stream.write(answer)
                 answer = Answer()
@@ -208,21 +216,28 @@ class GrpcServer:
                 stream = self._stream(context)
                 ask = codec.read_ask(await stream.read())
                 answer = self._admit(ask, caller)
-                own, magnitude = self._identity.id, self._limits.magnitude
-                model = codec.IncomingModel(self._schema, self._terms, own, caller.id, ask.header, magnitude)
-                if ask.chunk:
-                    model.add(ask.chunk)
-                if not model.full:
-                    await stream.write(answer)
-                    answer = Answer()
-                while not model.full:
-                    model.add(codec.read_ask(await stream.read()).chunk)
-                await stream.end()
-                envelope = certified(await run_off_loop(self._schema.length, model.finish), caller.leaf)
-                self._caller(context)  # it may have been revoked meanwhile
+                envelope, answer = await self._body(self._schema, ask, answer, stream, context)
                 taken = await self._handler.deliver(envelope)
             answer.taken = taken
             await stream.write(answer)
+
+    async def _body(
+        self, schema: Schema, ask: Ask, answer: Answer, stream: MessageStream, context: Context
+    ) -> tuple[ModelEnvelope, Answer]:
+        """Take the body that an ask announces; return it and the answer, without proof if that went ahead."""
+        caller, own, magnitude = self._caller(context), self._identity.id, self._limits.magnitude
+        model = codec.IncomingModel(schema, self._terms, own, caller.id, ask.header, magnitude)
+        if ask.chunk:
+            model.add(ask.chunk)
+        if not model.full:
+            await stream.write(answer)
+            answer = Answer()
+        while not model.full:
+            model.add(codec.read_ask(await stream.read()).chunk)
+        await stream.end()
+        envelope = certified(await run_off_loop(schema.length, model.finish), caller.leaf)
+        self._caller(context)  # it may have been revoked meanwhile
+        return envelope, answer
 
     async def _gossip(self, data: bytes, context: Context) -> bytes:
         async with self._call("gossip", context) as caller:
@@ -246,7 +261,7 @@ class GrpcServer:
             who, key = caller.id, caller.key
             self.guard.admit(key)
             hasty = True
-            async with asyncio.timeout(self._limits.deadline(self._schema.length)):
+            async with asyncio.timeout(self._limits.deadline(self._schema.longest)):
                 with self._calls.enter(who):
                     hasty = False
                     yield caller

@@ -12,7 +12,7 @@ from typing import TypeVar
 from coterie.peer.errors import Reason, Refused, TimedOut
 from coterie.peer.transport.codec import MAGNITUDE
 
-__all__ = ["Limits", "PushBudget", "RateLimiter", "run_off_loop", "with_timeout"]
+__all__ = ["Limits", "RateLimiter", "TimeBudget", "in_thread", "run_off_loop", "with_timeout"]
 
 T = TypeVar("T")
 
@@ -84,7 +84,16 @@ async def with_timeout(seconds: float, work: Awaitable[T], what: str) -> T:
 
 async def run_off_loop(size: int, work: Callable[[], T]) -> T:
     """Run work on `size` bytes; in a thread if that is much, so that it does not block the event loop."""
-    return work() if size <= AT_ONCE else await asyncio.to_thread(work)
+    return work() if size <= AT_ONCE else await in_thread(work)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run work in a thread; a caller that is cancelled goes when the thread is done with what they share."""
+    job = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(job)
+    finally:
+        await asyncio.wait({job})
 
 
 class RateLimiter:
@@ -117,23 +126,29 @@ class RateLimiter:
             self._inside[peer] -= 1
 
 
-class PushBudget:
-    """Share of the time for learning that each peer may take by pushing models, all of which are probed."""
+class TimeBudget:
+    """Share of this machine's time that each peer may take by what it sends, such as models to be probed."""
 
-    def __init__(self, clock: Callable[[], float], share: float = 0.1, most: float = 1.0) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        share: float = 0.1,
+        most: float = 1.0,
+        what: str = "models that {} pushed",
+    ) -> None:
         """`share`: of all time; `most`: seconds at once, for one that was long silent."""
-        self._clock, self._share, self._most = clock, share, most
+        self._clock, self._share, self._most, self._what = clock, share, most, what
         self._left: dict[str, tuple[float, float]] = {}
 
     def check(self, peer: str) -> None:
         """Refuse a peer that has had its share."""
         if self._now(peer) <= 0:
             raise Refused(
-                Reason.BUSY, f"the models that {peer} pushed took more than {self._share:.0%} of the time"
+                Reason.BUSY, f"the {self._what.format(peer)} took more than {self._share:.0%} of the time"
             )
 
     def spend(self, peer: str, seconds: float) -> None:
-        """Charge a peer for the seconds that its last model took."""
+        """Charge a peer for the seconds that it took."""
         self._left[peer] = self._now(peer) - seconds, self._clock()
 
     def _now(self, peer: str) -> float:

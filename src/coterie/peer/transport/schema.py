@@ -1,6 +1,7 @@
 """Schema of a model's message: names, types and shapes of tensors, their bytes, a hash.
 
-To it belong the names of the classes: models whose outputs mean other things are never mixed.
+To it belong the names of the classes: models whose outputs mean other things are never mixed. Where a method
+answers questions, the schemas of question and reply belong to it, too.
 
 The opening of a safetensors body (the length of the header, the header) follows from the schema
 alone, so a body that was received is compared with it byte by byte and its header is never parsed.
@@ -26,17 +27,23 @@ import torch
 from coterie.core.errors import ModelError
 from coterie.core.types import Message
 
-__all__ = ["MAGNITUDE", "Entry", "Schema", "absurd"]
+__all__ = ["MAGNITUDE", "Schema", "TensorEntry", "absurd"]
 
 MAGNITUDE = 1e9
 """Larger values than this, in a trained model, are a fault or an attack."""
 
-_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "F16": torch.float16,
+    "I8": torch.int8,
+}
 """Types in the order in which they travel, the widest first: each tensor is aligned where it lies."""
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
-class Entry(NamedTuple):
+class TensorEntry(NamedTuple):
     """One tensor."""
 
     name: str
@@ -61,20 +68,24 @@ class Schema:
     (['F32[2]', 'F32[2, 3]'], 32)
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TensorEntry, ...]
     classes: tuple[str, ...] = ()
     """Names of the outputs, in order."""
+    question: Schema | None = None
+    """Schema of what goes with a request; None: nothing does."""
+    reply: Schema | None = None
+    """Schema of what a request is answered with; None: this one."""
 
     @classmethod
     def of(cls, message: Message, classes: tuple[str, ...] = ()) -> Schema:
-        """Take the schema of a message, which may hold floating-point tensors and nothing else."""
+        """Take the schema of a message as it is sent: of floating-point tensors, or packed in 8 bits."""
         for name, tensor in message.items():
             if tensor.dtype not in _NAMES:
                 raise ModelError(
                     f"the tensor {name!r} cannot be sent: expected one of {', '.join(_DTYPES)}, "
                     f"got {tensor.dtype}"
                 )
-        entries = (Entry(name, t.dtype, tuple(t.shape)) for name, t in message.items())
+        entries = (TensorEntry(name, t.dtype, tuple(t.shape)) for name, t in message.items())
         return cls(tuple(sorted(entries, key=_place)), classes)
 
     @cached_property
@@ -102,12 +113,18 @@ class Schema:
         """Size of the body, opening and data, in bytes."""
         return len(self.opening) + self.bytes
 
+    @property
+    def longest(self) -> int:
+        """Size of all bodies of the longest call in bytes."""
+        return max(self.length, sum(part.length for _, part in self._parts()))
+
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the opening and the classes, hex."""
-        return hashlib.sha256(self.opening + json.dumps(self.classes).encode()).hexdigest()
+        """SHA-256 of the opening and the classes, and of the parts' hashes if there are any, hex."""
+        parts = b"".join(part.hash.encode() for _, part in self._parts())
+        return hashlib.sha256(self.opening + json.dumps(self.classes).encode() + parts).hexdigest()
 
-    def places(self) -> Iterator[tuple[Entry, int]]:
+    def places(self) -> Iterator[tuple[TensorEntry, int]]:
         """Yield each entry and where its bytes begin in the data."""
         offset = 0
         for entry in self.entries:
@@ -116,12 +133,22 @@ class Schema:
 
     def difference(self, other: Schema) -> str | None:
         """Name the first tensor or class that differs, with what is expected here and what the other has."""
+        if difference := self._own_difference(other):
+            return difference
+        ours, theirs = dict(self._parts()), dict(other._parts())
+        for name in ("question", "reply"):
+            if difference := ours.get(name, _NOTHING)._own_difference(theirs.get(name, _NOTHING)):
+                return f"in the {name}, {difference}"
+        return None
+
+    def _own_difference(self, other: Schema) -> str | None:
         ours = {entry.name: entry for entry in self.entries}
         theirs = {entry.name: entry for entry in other.entries}
-        for name in [*ours, *theirs]:
+        for name in sorted(ours | theirs, key=lambda name: not (name in ours and name in theirs)):
             expected, got = ours.get(name), theirs.get(name)
             if expected != got:
-                return f"the tensor {name!r}: expected {expected or 'none'}, got {got or 'none'}"
+                text = f"the tensor {name!r}: expected {expected or 'none'}, got {got or 'none'}"
+                return f"{text}{_REMEDY}" if expected and got and expected.shape == got.shape else text
         for number, (our, their) in enumerate(zip_longest(self.classes, other.classes)):
             if our != their:
                 return f"class {number}: expected {our!r}, got {their!r}"
@@ -129,28 +156,42 @@ class Schema:
 
     def check(self, message: Message) -> None:
         """Raise unless the message is of this schema."""
-        if difference := self.difference(Schema.of(message, self.classes)):
+        if difference := self._own_difference(Schema.of(message, self.classes)):
             raise ModelError(f"the message is not of this peer's model: {difference}")
 
     def encode(self) -> str:
         """Encode as text, for a peer whose schema has another hash."""
-        tensors = [[e.name, _NAMES[e.dtype], list(e.shape)] for e in self.entries]
-        return json.dumps({"tensors": tensors, "classes": self.classes})
+        parts = {name: part._tensors() for name, part in self._parts()}
+        return json.dumps({"tensors": self._tensors(), "classes": self.classes, **parts})
 
     @classmethod
     def decode(cls, text: str) -> Schema:
         """Decode text of unknown origin; raise ValueError and nothing else."""
         try:
             told = json.loads(text)
-            entries = sorted((_entry(item) for item in told["tensors"]), key=_place)
-            classes = tuple(told["classes"])
+            own, classes = _decoded(told["tensors"]), tuple(told["classes"])
+            question, reply = (cls(_decoded(told[k])) if k in told else None for k in ("question", "reply"))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"not a schema: {type(error).__name__}") from None
-        if len({entry.name for entry in entries}) != len(entries):
-            raise ValueError("not a schema: a name occurs twice")
+        found = cls(own, classes, question, reply)
+        for entries in (own, *(part.entries for _, part in found._parts())):
+            if len({entry.name for entry in entries}) != len(entries):
+                raise ValueError("not a schema: a name occurs twice")
         if not all(isinstance(name, str) for name in classes):
             raise ValueError("not a schema: a class without a name")
-        return cls(tuple(entries), classes)
+        return found
+
+    def _parts(self) -> Iterator[tuple[str, Schema]]:
+        """Yield the schemas of question and reply by name, if the method answers."""
+        if self.question is not None and self.reply is not None:
+            yield from (("question", self.question), ("reply", self.reply))
+
+    def _tensors(self) -> list[Any]:
+        return [[e.name, _NAMES[e.dtype], list(e.shape)] for e in self.entries]
+
+
+_NOTHING = Schema(())
+_REMEDY = "; all peers of a run must have the same exchange.precision and dtype"
 
 
 def absurd(message: Message, magnitude: float = MAGNITUDE) -> str | None:
@@ -162,12 +203,16 @@ def absurd(message: Message, magnitude: float = MAGNITUDE) -> str | None:
     return None
 
 
-def _place(entry: Entry) -> tuple[int, str]:
+def _place(entry: TensorEntry) -> tuple[int, str]:
     return list(_NAMES).index(entry.dtype), entry.name
 
 
-def _entry(item: Any) -> Entry:
+def _decoded(items: Any) -> tuple[TensorEntry, ...]:
+    return tuple(sorted((_entry(item) for item in items), key=_place))
+
+
+def _entry(item: Any) -> TensorEntry:
     name, dtype, shape = item
     if not isinstance(name, str) or not all(type(size) is int and 0 <= size < 2**48 for size in shape):
         raise ValueError
-    return Entry(name, _DTYPES[dtype], tuple(shape))
+    return TensorEntry(name, _DTYPES[dtype], tuple(shape))

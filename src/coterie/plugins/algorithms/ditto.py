@@ -18,6 +18,7 @@ from annotated_types import Ge
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.registry import register
+from coterie.core.second_model import pack_state, pack_tensors, unpack_state, unpack_tensors
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State, Tensors
 from coterie.plugins.algorithms.fedavg import FedAvg
@@ -44,7 +45,7 @@ class Ditto(Algorithm):
         return remembering(own, own, own.params)
 
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
-        phi, last = shared(state), anchor(state)
+        phi, last = shared(state), unpack_tensors("anchor", state.memory)
         pull = last if self.pull == "round" else phi.params, self.lam * (~ctx.closing).to(batch.lr)
         theta, info = task.step(state, batch, pull=pull, donate=True)
         return remembering(theta, task.step(phi, batch, donate=True)[0], last), info
@@ -71,17 +72,9 @@ class Ditto(Algorithm):
 
 def shared(state: State) -> State:
     """Unpack φ with its own buffers and optimiser."""
-    parts = zip(State._fields[:3], state[:3], strict=True)
-    params, buffers, optim = ({k: state.memory[f"shared.{part}.{k}"] for k in own} for part, own in parts)
-    return State(params, buffers, optim, {}, {})
-
-
-def anchor(state: State) -> Tensors:
-    """Unpack φ as it was after the last exchange."""
-    return {k: state.memory[f"anchor.{k}"] for k in state.params}
+    return unpack_state("shared", state.memory)
 
 
 def remembering(state: State, phi: State, anchor: Tensors) -> State:
     """Pack φ and the one that pulls into the memory of a state."""
-    tensors = {f"shared.{part}.{k}": v for part, own in phi._asdict().items() for k, v in own.items()}
-    return state._replace(memory={**tensors, **{f"anchor.{k}": v for k, v in anchor.items()}})
+    return state._replace(memory={**pack_state("shared", phi), **pack_tensors("anchor", anchor)})

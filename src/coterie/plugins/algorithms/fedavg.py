@@ -10,18 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coterie.core.algorithm import Algorithm, weighted_sum
+from coterie.core.algorithm import Algorithm
+from coterie.core.messages import mean_model
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Context, Inbox, Info, Message, Probe, State
+from coterie.core.types import Context, Inbox, Info, Probe, State
 
-__all__ = ["FedAvg", "mean_model"]
-
-
-def mean_model(own: Message, inbox: Inbox) -> Message:
-    """Compute the arithmetic mean of the own model and the ones heard."""
-    n = inbox.heard.sum() + 1
-    return {k: (own[k] + m) / n for k, m in weighted_sum(inbox.heard.double(), inbox.messages).items()}
+__all__ = ["FedAvg"]
 
 
 @register("algorithm", "FedAvg")

@@ -16,10 +16,10 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
+from coterie.core.messages import mean_model
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
-from coterie.plugins.algorithms.fedavg import mean_model
 
 __all__ = ["FedAvgPlus"]
 
@@ -32,7 +32,7 @@ class FedAvgPlus(Algorithm):
     switch: Annotated[int, Ge(0)] = 2000
     """t_switch: 2000 (IoT) and 150 (EMNIST) in the paper."""
     beta: Annotated[float, Gt(0), Le(1)] = 0.5
-    """How far Reptile moves towards the mean, or towards the broadcast."""
+    """The share of the way to the mean, or to the broadcast, that Reptile moves."""
     slow: Annotated[float, Gt(0), Le(1)] = 0.2
     """The local step after the switch, as a share of the one before."""
 

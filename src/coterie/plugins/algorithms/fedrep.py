@@ -17,6 +17,7 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge, Gt, Le
+from torch import Tensor
 
 from coterie.core.algorithm import SearchSpace
 from coterie.core.registry import register
@@ -24,7 +25,7 @@ from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Info, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 
-__all__ = ["FedRep"]
+__all__ = ["EXCHANGE", "FedRep"]
 
 EXCHANGE = 2
 """Iterations of a round that are no local step: the exchange and the broadcast."""
@@ -42,12 +43,19 @@ class FedRep(FedAvg):
     """The head's step, as a multiple of the base's."""
 
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
-        first = ctx.since - EXCHANGE < self.head * (ctx.every - EXCHANGE)
-        head = torch.where(ctx.closing, 1.0, self.head_rate * first.to(batch.lr))
-        base = torch.where(ctx.closing, 1.0, (~first).to(batch.lr))
+        return task.step(state, batch, scale=self.rates(task, state, batch, ctx), donate=True)
+
+    def rates(self, task: Task, state: State, batch: Batch, ctx: Context) -> dict[str, Tensor]:
+        """Find each parameter's factor of this step, 0 for the part that waits."""
+        turn = self.heads_turn(ctx)
+        head = torch.where(ctx.closing, 1.0, self.head_rate * turn.to(batch.lr))
+        base = torch.where(ctx.closing, 1.0, (~turn).to(batch.lr))
         heads = task.names("head")
-        scale = {k: head if k in heads else base for k in state.params}
-        return task.step(state, batch, scale=scale, donate=True)
+        return {k: head if k in heads else base for k in state.params}
+
+    def heads_turn(self, ctx: Context) -> Tensor:
+        """Tell if the head learns in this iteration, `[]` bool, or else the base."""
+        return ctx.since - EXCHANGE < self.head * (ctx.every - EXCHANGE)
 
     def search_space(self) -> SearchSpace:
         rates = {"head": (0.3, 0.5, 0.8), "head_rate": (0.3, 1.0, 3.0)}

@@ -1,7 +1,8 @@
 r"""KD-PDFL: look at the neighbours' models on your own data, and learn whom to listen to.
 
-Each function below is a line of the appendix or an equation of the paper; t is the star's
-iteration, i the star, j its neighbours.
+Each function of `PaperReading` is a line of the appendix or an equation of the paper; t is the star's
+iteration, i the star, j its neighbours. It is `reading = "paper"`. The default reading goes beyond the paper
+and stands apart, in `kd_pdfl_trust.py`.
 
 Jeong, Kountouris: Personalized decentralized federated learning with knowledge distillation.
 ICC 2023.
@@ -17,21 +18,23 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from coterie.core.algorithm import Algorithm, SearchSpace, weighted_sum
+from coterie.core.algorithm import Algorithm, SearchSpace
+from coterie.core.errors import ConfigError
+from coterie.core.messages import blend, write_row
 from coterie.core.outputs import distance, outputs
 from coterie.core.registry import register
 from coterie.core.task import Task
-from coterie.core.types import Context, Inbox, Info, Probe, Start, State
+from coterie.core.types import Context, Inbox, Info, Probe, Start, State, Tensors
+from coterie.plugins.algorithms.kd_pdfl_trust import TrustReading
 
-__all__ = ["KDPDFL"]
+__all__ = ["KDPDFL", "PaperReading"]
 
 BARRIER = 0.01
 """Σ_j w_ij below which -log Σ_j w_ij is not followed further down: a row of zeros stays finite."""
 
 
-@register("algorithm", "KD-PDFL")
 @dataclass(frozen=True)
-class KDPDFL(Algorithm):
+class PaperReading(Algorithm):
     """Neighbours weighted by how alike their models see the client's own data."""
 
     mu1: Annotated[float, Ge(0)] = 1.0
@@ -39,7 +42,7 @@ class KDPDFL(Algorithm):
     mu2: Annotated[float, Ge(0)] = 0.5
     """Reward for collaborating: a neighbour nearer than about mu2 / mu1 gains weight."""
     step: Literal["unit", "sign", "fixed", "softmax"] = "unit"
-    """How eq. 2's "1./|∇h|" is read; `softmax` replaces eq. 2 by w ∝ exp(-d / tau), without memory."""
+    """The reading of eq. 2's "1./|∇h|"; `softmax` replaces eq. 2 by w ∝ exp(-d / tau), without memory."""
     eta: Annotated[float, Gt(0)] = 0.1
     """The step size of `fixed`."""
     tau: Annotated[float, Gt(0)] = 0.3
@@ -49,9 +52,9 @@ class KDPDFL(Algorithm):
     c_base: Annotated[float, Gt(0)] = 100.0
     """Training samples of a client that is fully confident."""
     distance: str = "wasserstein2d"
-    """How outputs are compared (`coterie ls distances`)."""
+    """The distance by which outputs are compared (`coterie ls distances`)."""
     outputs: str = "probabilities"
-    """Where MidGetter looks: `probabilities`, `logits`, `centred`, or the name of a layer."""
+    """The outputs at which MidGetter looks: `probabilities`, `logits`, `centred`, or the name of a layer."""
 
     def __post_init__(self) -> None:
         distance(self.distance, self.outputs)  # a mistake is told now, not at the first exchange
@@ -96,9 +99,7 @@ class KDPDFL(Algorithm):
         self, task: Task, state: State, inbox: Inbox, share: Tensor, probe: Probe, ctx: Context
     ) -> State:
         """Σ_j share_j θ_j + (1 - Σ_j share_j) θ_i, of all that is sent."""
-        own, rest = self.offer(task, state, probe, ctx), 1 - share.sum()
-        mixed = {k: m + rest.to(m.dtype) * own[k] for k, m in weighted_sum(share, inbox.messages).items()}
-        return task.merge(state, mixed)
+        return task.merge(state, blend(self.offer(task, state, probe, ctx), share, inbox.messages))
 
     def mid_getter(self, task: Task, state: State, probe: Probe) -> Tensor:
         """Compute the outputs of one model on the star's own samples, `[n, L]`."""
@@ -117,9 +118,7 @@ class KDPDFL(Algorithm):
             grad_g = -1 / w.sum().clamp_min(BARRIER) if self.regularizer == "degree" else w_j
             grad_h = torch.where(inbox.heard, self.mu1 * d + self.mu2 * grad_g, 0.0)
             w_j = (w_j - self.eta_t(grad_h) * grad_h).clamp_min(0)
-        # What was not heard lands behind the end of the row and is cut off.
-        slot = torch.where(inbox.heard, inbox.slot, len(w))
-        return torch.cat([w, w.new_zeros(1)]).scatter(0, slot, w_j.to(w.dtype))[:-1]
+        return write_row(w, w_j, inbox)
 
     def eta_t(self, grad_h: Tensor) -> Tensor | float:
         """Eq. 2: η = 1 / |∇h|; no gradient, no move."""
@@ -139,3 +138,59 @@ class KDPDFL(Algorithm):
             number = {"tau": (0.03, 0.1, 0.3, 1.0)}
         outputs = ("probabilities", "centred")
         return {"adoption": ("replace", "average", "mix", "ignore"), "outputs": outputs, **number}
+
+
+@register("algorithm", "KD-PDFL")
+@dataclass(frozen=True)
+class KDPDFL(PaperReading, TrustReading):
+    """Neighbours weighted by what their models say about the client's own data."""
+
+    reading: Literal["trust", "paper"] = "trust"
+    """The way in which the paper is read: `trust` judges neighbours by the own labels and has the options
+    `tau`, `asked`, `share` and `adoption` alone; `paper` is the appendix to the letter, with all options."""
+    tau: Annotated[float, Gt(0)] = 0.3
+    """The temperature: a neighbour whose loss (in the reading `paper` with `step = "softmax"`, whose
+    distance) is `tau` above the best has 1/e of the best one's weight."""
+
+    def __post_init__(self) -> None:
+        PaperReading.__post_init__(self)
+        if self.reading == "paper" and self.asked:
+            raise ConfigError(
+                f'asked = {self.asked} has no effect: it is an option of reading = "trust"; leave it out'
+            )
+        if self.reading == "trust" and (given := [k for k in PAPER_ONLY if self._is_set(k)]):
+            raise ConfigError(
+                f"{given[0]} = {getattr(self, given[0])!r} has no effect: it is an option of "
+                'reading = "paper"; set that, or leave the option out'
+            )
+
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
+        return self._chosen.init(self, task, start, ctx)
+
+    def settle(self, task: Task, state: State, ctx: Context) -> State:
+        return self._chosen.settle(self, task, state, ctx)
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        return self._chosen.mix(self, task, state, inbox, probe, ctx)
+
+    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        return self._chosen.adopt(self, task, state, inbox, probe, ctx)
+
+    def model(self, state: State) -> tuple[Tensors, Tensors]:
+        return self._chosen.model(self, state)
+
+    def search_space(self) -> SearchSpace:
+        return self._chosen.search_space(self)
+
+    @property
+    def _chosen(self) -> type[PaperReading] | type[TrustReading]:
+        return TrustReading if self.reading == "trust" else PaperReading
+
+    def _is_set(self, option: str) -> bool:
+        """Tell whether an option is not the default; a tensor is a number that the engine has stacked."""
+        value = getattr(self, option)
+        return not isinstance(value, Tensor) and bool(value != getattr(KDPDFL, option))
+
+
+PAPER_ONLY = ("mu1", "mu2", "step", "eta", "regularizer", "c_base", "distance", "outputs")
+"""Options that the reading `trust` does not have."""

@@ -19,7 +19,8 @@ import torch
 from annotated_types import Ge, Lt
 from torch import Tensor
 
-from coterie.core.algorithm import Algorithm, SearchSpace, weighted_sum
+from coterie.core.algorithm import Algorithm, SearchSpace
+from coterie.core.messages import squared_distances, weighted_sum
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
@@ -47,7 +48,7 @@ class Krum(Algorithm):
         n = there.sum()
         nearest = (n - torch.floor(self.bad * n) - 2).long()
         others = ~torch.eye(len(there), dtype=torch.bool, device=there.device)
-        d = torch.where(others & there & there[:, None], squared_distances(models), torch.inf)
+        d = torch.where(others & there & there[:, None], pairwise_distances(models), torch.inf)
         score = d.sort(dim=1).values.cumsum(dim=1).index_select(1, (nearest - 1).clamp_min(0)[None])[:, 0]
         best = (score == score.min()) & score.isfinite() & (nearest >= 1)
         best = torch.where(best.any(), best, ~others[0]).to(d.dtype)  # none: the own, which comes first
@@ -57,7 +58,9 @@ class Krum(Algorithm):
         return {**Algorithm.search_space(self), "bad": (0.1, 0.2, 0.3, 0.4)}
 
 
-def squared_distances(models: Message) -> Tensor:
-    """Compute `[K, K]` between all pairs of K models; row by row, since K² differences would not fit."""
-    flat = torch.cat([m[:, None].flatten(1) for m in models.values()], dim=1)
-    return torch.stack([(flat - one).square().sum(dim=1) for one in flat])
+def pairwise_distances(models: Message) -> Tensor:
+    """Compute `[K, K]` squared, of all pairs of K models; row by row, since K² differences would not fit."""
+    count = len(next(iter(models.values())))
+    return torch.stack(
+        [squared_distances({k: m[i] for k, m in models.items()}, models) for i in range(count)]
+    )

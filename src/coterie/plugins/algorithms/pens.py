@@ -13,18 +13,18 @@ data. FL-ICML workshop 2021.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import torch
 from annotated_types import Ge
 from torch import Tensor
-from torch.func import vmap
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
+from coterie.core.messages import mean_model, ranks
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Reachable, Start, State
-from coterie.plugins.algorithms.fedavg import mean_model
 
 __all__ = ["PENS"]
 
@@ -58,7 +58,8 @@ class PENS(Algorithm):
         return pool & (ranks(torch.where(pool, u, torch.inf)) < torch.where(later, self.top, self.sampled))
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
-        loss = task.map_over_messages(lambda theirs: mean_loss(task, theirs, probe), state, inbox.messages)
+        losses = partial(task.losses, x=probe.x, y=probe.y)
+        loss = probe.mean(task.map_over_messages(losses, state, inbox.messages))
         heard = inbox.heard & torch.isfinite(loss)
         best = heard & (ranks(torch.where(heard, loss, torch.inf)) < self.top)
         chance = heard * (self.top / heard.sum().clamp_min(self.top))
@@ -75,14 +76,3 @@ class PENS(Algorithm):
 
     def search_space(self) -> SearchSpace:
         return {"adoption": ("ignore", "average"), "top": (1, 2, 3)}
-
-
-def mean_loss(task: Task, state: State, probe: Probe) -> Tensor:
-    """Compute the mean loss `[]` of a model on the client's own samples."""
-    each = vmap(lambda z, y: task.loss(z[None], y[None]))
-    return probe.mean(each(task.logits(state, probe.x), probe.y))
-
-
-def ranks(values: Tensor) -> Tensor:
-    """Rank values: the place of each in their ascending order, from 0."""
-    return values.argsort(stable=True).argsort(stable=True)

@@ -30,7 +30,7 @@ from coterie.core.types import Context, Message, Probe, State
 __all__ = ["Adaptive"]
 
 HALVINGS = 20
-"""How often the range in which the largest step lies is halved."""
+"""Halvings of the range in which the largest step lies."""
 
 
 @register("attack", "adaptive")
@@ -43,9 +43,9 @@ class Adaptive(Attack):
     reach: Annotated[float, Gt(0)] = 10.0
     """s_max: the longest step; 1 ends at a model of zeros, 2 at a plain sign flip."""
     distance: str = "wasserstein2d"
-    """How receivers compare outputs (`coterie ls distances`)."""
+    """The distance by which receivers compare outputs (`coterie ls distances`)."""
     outputs: str = "probabilities"
-    """What they compare: `probabilities`, `logits`, `centred`, or the name of a layer."""
+    """The outputs that receivers compare: `probabilities`, `logits`, `centred`, or the name of a layer."""
 
     def __post_init__(self) -> None:
         distance(self.distance, self.outputs)  # a mistake is told now, not at the first message

@@ -25,7 +25,7 @@ class SignFlip(Attack):
     """Sends its model with every sign turned round."""
 
     scale: Annotated[float, Gt(0)] = 1.0
-    """How much larger than the honest model the flipped one is."""
+    """The size of the flipped model, as a multiple of the honest one."""
 
     def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
         return perturb_trainable(state, honest, lambda _, m: -self.scale * m)

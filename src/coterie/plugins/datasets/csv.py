@@ -25,9 +25,16 @@ class _Table(NamedTuple):
     columns: list[str]
     x: npt.NDArray[np.float64]
     y: npt.NDArray[np.str_]
+    owner: npt.NDArray[np.str_]
+    """All empty where there is no such column."""
 
     def rows(self, keep: npt.NDArray[np.bool_]) -> _Table:
-        return self._replace(x=self.x[keep], y=self.y[keep])
+        return self._replace(x=self.x[keep], y=self.y[keep], owner=self.owner[keep])
+
+    def with_rows(self, other: _Table) -> _Table:
+        """Put the rows of both tables together."""
+        x, y, owner = (np.concatenate(pair) for pair in zip(self[1:], other[1:], strict=True))
+        return _Table(self.columns, x, y, owner)
 
 
 @register("dataset", "csv")
@@ -41,6 +48,8 @@ class Csv:
     """The column that holds the labels."""
     test: str = ""
     """A second file, for testing."""
+    owner: str = ""
+    """The column that says whose a row is, by name or number: each owner is a client."""
     drop: tuple[str, ...] = ()
     """Columns to leave out."""
     transform: Literal["none", "signed_log1p", "standard"] = "none"
@@ -67,8 +76,7 @@ class Csv:
             if self.split != "official":
                 if self.split == "by_file":
                     group = torch.arange(2).repeat_interleave(torch.tensor([len(train.y), len(test.y)]))
-                x, y = np.concatenate([train.x, test.x]), np.concatenate([train.y, test.y])
-                train, test = train._replace(x=x, y=y), None
+                train, test = train.with_rows(test), None
             elif not self.classes and (unknown := sorted(set(test.y) - set(train.y))):
                 raise DataError(
                     f"{self.test}: the classes {', '.join(unknown)} do not occur in {self.path}; "
@@ -76,14 +84,21 @@ class Csv:
                 )
         classes = self.classes or tuple(map(str, np.unique(train.y)))
         order = np.argsort(classes)
+        owners = _in_order(train.owner)
+        if test is not None and (strangers := sorted(set(test.owner) - set(owners))):
+            raise DataError(
+                f"{self.test}: {', '.join(strangers)} (column {self.owner!r}) have no rows in {self.path}; "
+                "leave theirs out"
+            )
         standard = self.transform == "standard"
 
         def samples(table: _Table) -> Samples:
             x = np.sign(table.x) * np.log1p(np.abs(table.x)) if self.transform == "signed_log1p" else table.x
             inputs = torch.from_numpy(x)
             labels = order[np.searchsorted(classes, table.y, sorter=order)]
+            owner = torch.tensor([owners[name] for name in table.owner]) if self.owner else None
             # What is still to be scaled keeps its digits: a date in seconds has more than float32 holds.
-            return Samples(inputs if standard else inputs.float(), torch.from_numpy(labels), group)
+            return Samples(inputs if standard else inputs.float(), torch.from_numpy(labels), group, owner)
 
         parts = samples(train), None if test is None else samples(test)
         return Dataset(*parts, classes, tuple(train.columns), self.transform)
@@ -104,10 +119,11 @@ class Csv:
         if len(set(header)) < len(header):
             twice = next(name for name in header if header.count(name) > 1)
             raise DataError(f"{path}: the header names the column {twice!r} more than once")
-        for name in (self.label, *self.drop, *(columns or ())):
+        special = {"label": self.label} | ({"owner": self.owner} if self.owner else {})
+        for name in (*special.values(), *self.drop, *(columns or ())):
             if name not in header:
                 raise _no_column(path, name, header)
-        columns = columns or [name for name in header if name not in (self.label, *self.drop)]
+        columns = columns or [name for name in header if name not in (*special.values(), *self.drop)]
         where = [header.index(name) for name in columns]
         label = header.index(self.label)
         x = np.empty((len(rows), len(columns)))
@@ -126,11 +142,21 @@ class Csv:
                     f"{path}, line {line}, column {header[bad]!r}: expected a finite number, "
                     f"got {row[bad]!r}; mend the file or leave the column out with data.set.drop"
                 )
-            if not row[label]:
-                raise DataError(f"{path}, line {line}: the label (column {self.label!r}) is empty")
+            for what, name in special.items():
+                if not row[header.index(name)]:
+                    raise DataError(f"{path}, line {line}: the {what} (column {name!r}) is empty")
             if self.classes and row[label] not in self.classes:
                 raise DataError(f"{path}, line {line}: {UnknownNameError('label', row[label], self.classes)}")
-        return _Table(columns, x, np.array([row[label] for _, row in rows]))
+        owner = [row[header.index(self.owner)] if self.owner else "" for _, row in rows]
+        return _Table(columns, x, np.array([row[label] for _, row in rows]), np.array(owner))
+
+
+def _in_order(owners: npt.NDArray[np.str_]) -> dict[str, int]:
+    """Number owners from 0: by their own numbers if all have one, else by the alphabet."""
+    names = [str(name) for name in np.unique(owners)]
+    if all(name.isdecimal() for name in names):
+        names.sort(key=int)
+    return {name: i for i, name in enumerate(names)}
 
 
 def _no_column(path: Path, name: str, header: Iterable[str]) -> DataError:

@@ -11,13 +11,13 @@ from typing import Literal
 
 from coterie.core.data import Dataset
 from coterie.core.registry import register
-from coterie.data_files.catalogue import Archive, Entry, File
+from coterie.data_files.catalogue import Download, Entry, File
 from coterie.plugins.datasets.idx import Idx
 
 __all__ = ["Emnist"]
 
 _CITE = "no licence stated; cite Cohen, Afshar, Tapson, van Schaik: EMNIST, IJCNN 2017, arXiv:1702.05373"
-_ARCHIVE = Archive(
+_ARCHIVE = Download(
     "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip", 561_753_746, "58c8d27c78d21e728a6bc7b3cc06412e"
 )
 _PARTS = (

@@ -35,7 +35,7 @@ class Idx:
     folder: str
     """The folder that holds the files."""
     prefix: str = ""
-    """What their names begin with, such as `emnist-balanced`; not needed if the folder holds one set."""
+    """The start of the files' names, such as `emnist-balanced`; not needed if the folder holds one set."""
     transpose: bool | None = None
     """Swap rows and columns; absent: only if the prefix begins with `emnist`, whose files need it."""
     first: int = 0

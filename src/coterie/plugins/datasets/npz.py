@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
-from coterie.core.arrays import default_class_names, samples
-from coterie.core.data import Dataset
+from coterie.core.data import Dataset, default_class_names, samples
 from coterie.core.errors import DataError
 from coterie.core.registry import register
 from coterie.data_files.catalogue import located, reading
 
-__all__ = ["Npz"]
+__all__ = ["Npz", "load_owned"]
 
 _PART = ("x", "y", "group", "owner")
 _KNOWN = (*_PART, *(f"{name}_test" for name in _PART), "classes")
@@ -49,3 +49,11 @@ class Npz:
         labels = [part.y for part in (train, test) if part is not None]
         classes = tuple(map(str, arrays["classes"])) if "classes" in arrays else default_class_names(*labels)
         return Dataset(train, test, classes)
+
+
+def load_owned(path: Path) -> tuple[Dataset, Tensor]:
+    """Read arrays that say whose each sample is, and the owners of the training samples."""
+    data = Npz(str(path)).load(None)
+    if data.train.owner is None:
+        raise DataError(f"{path}: there is no array 'owner', which says whose each sample is")
+    return data, data.train.owner

@@ -36,7 +36,7 @@ class Synthetic:
     noise: Annotated[float, Ge(0)] = 0.1
     """Standard deviation of what is added to the teacher's scores, which are of size one."""
     seed: Annotated[int, Ge(0)] = 0
-    """Which teachers and samples; independent of the run's seeds."""
+    """The seed of teachers and samples; independent of the run's seeds."""
 
     def load(self, root: Path | None) -> Dataset:
         parts = (self._part("train"), self._part("test"))

@@ -1,4 +1,4 @@
-"""Whether a model fits the shape of the samples."""
+"""The check that a model fits the shape of the samples."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class File:
     """The graph has a node for each client. Nodes that are numbers are clients in ascending order,
     nodes with other names in the order of the file."""
     directed: bool = False
-    """Whether an edge or adjacency list is directed; the other formats say so themselves."""
+    """True if an edge or adjacency list is directed; the other formats say so themselves."""
 
     def neighbours(self, clients: int, stream: Stream) -> Tensor:
         graph = self._read()

@@ -4,4 +4,6 @@ looks.py     colour, dashes and shade of each method, as the page has them too (
 style.py     the two styles, what all drawings share, figures as bytes
 curves.py    accuracy over time              gain.py    each client against itself alone
 graph.py     who listens to whom             labels.py  what each client has
+cost.py      accuracy against bytes          names.py   names beside points, none over another
+ranks.py     mean ranks of methods over several columns
 """

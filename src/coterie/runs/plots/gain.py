@@ -1,4 +1,4 @@
-"""Who gains by listening, and who loses: each client against itself alone."""
+"""Gains and losses by listening: each client against itself alone."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ def gains(methods: Mapping[str, Sequence[WorldMetrics]]) -> dict[str, tuple[Floa
     return found
 
 
-def dots(ax: Axes, name: str, colour: str, share: Floats, points: Floats) -> None:
-    """Draw one dot for each client and seed, from the greatest loss to the greatest gain."""
+def dots(ax: Axes, name: str, colour: str, share: Floats, points: Floats, surely: float | None) -> None:
+    """Draw one dot for each client and seed, from the greatest loss to the greatest gain.
+
+    `surely`: the share of clients that surely lose, where that is known.
+    """
     size = float(np.clip(1500 / len(points), 3, 26))
     lost = points < 0
     ax.axhline(0, color=INK, linewidth=1)
@@ -39,6 +42,6 @@ def dots(ax: Axes, name: str, colour: str, share: Floats, points: Floats) -> Non
     ax.grid(axis="y")
     ax.set_xlim(-1, 101)
     ax.set_xlabel("clients of all seeds, sorted (%)")
-    won, same = (points > 0).mean(), (points == 0).mean()
-    text = f"{won:.0%} gain, {lost.mean():.0%} lose" + (f", {same:.0%} equal" if same else "")
+    text = f"{(points > 0).mean():.0%} gain, {lost.mean():.0%} lose"
+    text += "" if surely is None else f" ({surely:.0%} surely)"
     title(ax, name, f"{text}; mean {points.mean():+.1f} points", colour)

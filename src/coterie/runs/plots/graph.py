@@ -1,4 +1,4 @@
-"""Who listens to whom, as a heat map ordered by the clients' true groups."""
+"""The graph of who listens to whom, as a heat map ordered by the clients' true groups."""
 
 from __future__ import annotations
 

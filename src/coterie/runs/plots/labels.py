@@ -1,4 +1,4 @@
-"""What every client has: training samples by label."""
+"""Training samples of every client, by label."""
 
 from __future__ import annotations
 

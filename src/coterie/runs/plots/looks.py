@@ -34,7 +34,7 @@ class Look(NamedTuple):
     shade: int
     """0: the colour itself, 1: darker on white, lighter on black."""
     named: bool
-    """Whether it is one of the best few."""
+    """True if the method is one of the best few."""
 
 
 def hue(label: str) -> int:

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from coterie.core.errors import RunError
 from coterie.runs import Run
 from coterie.runs.metrics import WorldMetrics, by_name
+from coterie.runs.plots.cost import Cost, costs, draw_costs
 from coterie.runs.plots.curves import bands
 from coterie.runs.plots.gain import gains
 from coterie.runs.plots.graph import heat_map, weights
@@ -46,10 +47,12 @@ def images(run: Run) -> dict[str, bytes]:
 
 
 def figures(run: Run) -> dict[str, Figure]:
-    """Draw curves, graphs, gains and labels, as far as the run has them."""
+    """Draw curves, bytes, graphs, gains and labels, as far as the run has them."""
     methods = by_name(run.tracks)
     found = {f"curve-{score}": _curve(methods, score) for score in _SCORES}
     found["bytes"] = _lines(lambda ax: _bytes(ax, methods), "iteration", "sent by all clients (MB)")
+    if price := costs(methods, run.summary()["methods"]):
+        found["cost"] = _cost(price)
     weighed = {n: worlds for n, worlds in methods.items() if any(w.world in run.weighed for w in worlds)}
     for file, worlds in zip(file_names(weighed), weighed.values(), strict=True):
         found[f"graph-{file}"] = _graph(run, worlds)
@@ -93,6 +96,15 @@ def _bytes(ax: Axes, methods: Methods) -> None:
         world = methods[name][0]
         method_line(ax, world.t, world.bytes / 1e6, name, look, PAPER)
     ax.set_ylim(bottom=0)
+
+
+def _cost(found: Sequence[Cost]) -> Figure:
+    figure = Figure(figsize=(_COLUMN, 2.3), layout="constrained")
+    ax = figure.subplots()
+    draw_costs(ax, found)
+    ax.set(xlabel="sent by all clients (MB)", ylabel=_SCORES["personal"])
+    _legend(figure, ax)
+    return figure
 
 
 def _gain(ax: Axes, methods: Methods) -> None:

@@ -4,6 +4,7 @@ curves.png      accuracy over time
 graph-NAME.png  who listens to whom, for each method with weights
 labels.png      what each client has
 gain.png        each client against itself alone
+cost.png        accuracy against bytes, if anything was sent
 overview.png    the first three in one
 """
 
@@ -17,11 +18,12 @@ from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
 from coterie.runs.metrics import WorldMetrics, by_name, closing_phase
+from coterie.runs.plots.cost import costs, draw_costs, name_costs
 from coterie.runs.plots.curves import accuracy
 from coterie.runs.plots.gain import dots, gains
 from coterie.runs.plots.graph import listening, true_groups, weights
 from coterie.runs.plots.labels import samples
-from coterie.runs.plots.style import OTHERS, SCREEN, image, method_colours, shortened
+from coterie.runs.plots.style import OTHERS, SCREEN, image, method_colours, others, shortened, title
 from coterie.storage.files import file_names, publish
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class Pictures:
             pictures[f"graph-{file}"] = self.graph(name)
         if (picture := self.gain()) is not None:
             pictures["gain"] = picture
+        if (picture := self.cost()) is not None:
+            pictures["cost"] = picture
         return pictures
 
     def curves(self) -> Figure:
@@ -101,7 +105,8 @@ class Pictures:
         figure = Figure(figsize=(max(3.5 * wide, 5), 3.6 * deep + 0.4), layout="constrained")
         axes = figure.subplots(deep, wide, sharey=True, squeeze=False)
         for ax, (name, values) in zip(axes.flat, found.items(), strict=False):
-            dots(ax, shortened(name), looks[name][0], *values)
+            surely = self.summary["methods"][name]["surely_hurt"]
+            dots(ax, shortened(name), looks[name][0], *values, surely)
         for ax in axes.flat[len(found) :]:
             ax.set_axis_off()
         for ax in axes[:, 0]:
@@ -110,6 +115,20 @@ class Pictures:
             f"Each client against itself alone: does it gain by collaborating?{some}", x=0.01, ha="left",
             fontweight="bold", fontsize=11,
         )  # fmt: skip
+        return figure
+
+    def cost(self) -> Figure | None:
+        found = costs(self.methods, self.summary["methods"])
+        if not found:
+            return None
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        ax, seeds = figure.subplots(), len(self.summary["seeds"])
+        ax.set(xlabel="sent by all clients together (MB)", ylabel="personal accuracy at the end (%)")
+        grey = others(method_colours(self.methods))
+        bar = f"; bars: ± one standard deviation over {seeds} seeds" if seeds > 1 else ""
+        title(ax, "Accuracy against bytes", f"mean over clients and seeds, up and left is better{bar}{grey}")
+        draw_costs(ax, found)
+        name_costs(ax, found, 8.5)
         return figure
 
     def overview(self) -> Figure:

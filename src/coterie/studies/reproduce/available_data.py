@@ -9,31 +9,31 @@ from typing import NamedTuple
 from coterie.core.errors import DataError
 from coterie.data_files.catalogue import HOME, catalogue
 
-__all__ = ["Source", "missing", "source"]
+__all__ = ["DataSource", "missing", "source"]
 
 
-class Source(NamedTuple):
+class DataSource(NamedTuple):
     """A data set as it lies there."""
 
     dataset: str
     """iot or emnist."""
     name: str
-    """What tables and folders call it."""
+    """The data set's name in tables and folders."""
     title: str
     split: str
     entry: str
-    """Its name in the catalogue of data sets."""
+    """The data set's name in the catalogue."""
 
 
 # The first that is there is taken. emnist47 is not the official split, so it never goes by EMNIST's name.
 _KNOWN = (
-    Source("iot", "iot", "IoT devices", "pooled", "iot"),
-    Source("emnist", "emnist", "EMNIST balanced", "balanced", "emnist-balanced"),
-    Source("emnist", "emnist47", "emnist47", "emnist47", "emnist47"),
+    DataSource("iot", "iot", "IoT devices", "pooled", "iot"),
+    DataSource("emnist", "emnist", "EMNIST balanced", "balanced", "emnist-balanced"),
+    DataSource("emnist", "emnist47", "emnist47", "emnist47", "emnist47"),
 )
 
 
-def source(dataset: str, root: Path | None) -> Source | None:
+def source(dataset: str, root: Path | None) -> DataSource | None:
     """Find a data set in the data folder."""
     return next((s for s in _KNOWN if s.dataset == dataset and catalogue()[s.entry].found(root)), None)
 

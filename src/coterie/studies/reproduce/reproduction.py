@@ -26,7 +26,7 @@ from coterie.runs.tables import Table
 from coterie.storage.files import MARK, as_run_error, publish, refuse_foreign, replace_file, to_json_bytes
 from coterie.studies.reproduce import fig3, fig4, fig5, table1
 from coterie.studies.reproduce import regimes as regimes_table
-from coterie.studies.reproduce.available_data import Source, missing, source
+from coterie.studies.reproduce.available_data import DataSource, missing, source
 from coterie.studies.reproduce.settings import DATASETS, Target, experiment, readings, regimes
 
 __all__ = ["Report", "View", "reproduce"]
@@ -42,12 +42,12 @@ class Report(NamedTuple):
     """All numbers, as in TARGET.json."""
     tables: list[Table]
     headers: list[str]
-    """How each data set's part was made."""
+    """A sentence on how each data set's part was made."""
     files: list[Path]
 
 
 class _Part(NamedTuple):
-    source: Source
+    source: DataSource
     regime: str | None
     experiment: Experiment
     run: Run

@@ -3,6 +3,7 @@
     grid       GRID.toml into jobs: as few as can share a stack each
     folder     the sweep folder: its jobs, its writer, and one table across the grid
     worker     one job, wherever it runs
+    processes  jobs side by side on this machine
     cluster    jobs on Ray, on machines that compute alike
     runner     all jobs of a sweep to their end
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
-from coterie.core.labels import world_label
 from coterie.core.toml import dumps
+from coterie.experiment.labels import world_label
 from coterie.runs import Run
 from coterie.runs.metrics import WeightUpdate, WorldMetrics
 from coterie.runs.results import markdown
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # with them comes torch, which a reader of sweep folders does
     from coterie.studies.sweep.grid import Grid
     from coterie.studies.sweep.worker import Outcome
 
-__all__ = ["FORMAT", "Job", "Sweep", "SweepFolder"]
+__all__ = ["FORMAT", "Job", "Sweep", "SweepFolder", "held"]
 
 FORMAT = 1
 """The version of the sweep folder; a reader refuses any other."""
@@ -51,7 +52,7 @@ class Job:
     state: str = "waiting"
     """waiting, done, failed, or split: it did not fit into memory, its halves have taken its place."""
     attempts: int = 0
-    """How often it was begun, by this sweep as it runs now."""
+    """The number of times the job was begun, by this sweep as it runs now."""
     where: str = ""
     """The machine, and the folder there if that is not the sweep's own."""
     seconds: float = 0.0
@@ -204,7 +205,7 @@ class SweepFolder:
             if any(file.name != ".lock" for file in path.iterdir()):
                 there = "continue it with --resume, or choose" if Sweep.there(path) else "choose"
                 raise RunError(f"{path} is in use: it is not empty; {there} another folder with --out")
-        with _held(path):
+        with held(path):
             facts = {"format": FORMAT, "id": uuid.uuid4().hex, "cpus": cpus, "versions": versions, "data": {}}
             folder = cls(path, grid, facts, jobs)
             put(path / "sweep.toml", dumps(grid.plain()).encode())
@@ -218,7 +219,7 @@ class SweepFolder:
         from coterie.studies.sweep.grid import read
 
         manifest = Sweep(path).manifest
-        with _held(path):
+        with held(path):
             try:
                 there = read(path / "sweep.toml")
             except CoterieError as error:
@@ -243,7 +244,8 @@ class SweepFolder:
 
     def change(self, job: Job, **changes: Any) -> Job:
         """Replace a job by a changed copy; `save` puts it into the manifest."""
-        self._jobs[job.name] = job = replace(job, **changes)
+        job = replace(job, **changes)
+        self._jobs[job.name] = job
         return job
 
     def ended(self, outcome: Outcome) -> Job:
@@ -257,11 +259,20 @@ class SweepFolder:
     def split(self, job: Job) -> list[Job]:
         """Put the halves of a job in its place, if it has any, and remove what it left behind."""
         if parts := job.halves():
-            self._jobs |= {part.name: part for part in parts}
-            self.change(job, state="split")
-            self.save()
-            shutil.rmtree(self.home(job.name), ignore_errors=True)
+            self.put_in_place(job, parts)
         return parts
+
+    def put_in_place(self, job: Job, parts: Iterable[Job]) -> None:
+        """Put other jobs in the place of one, and remove what it left behind."""
+        self._jobs |= {part.name: part for part in parts}
+        self.change(job, state="split")
+        self.save()
+        shutil.rmtree(self.home(job.name), ignore_errors=True)
+
+    def add(self, job: Job) -> Job:
+        """Add a job; its name is numbered if another job had it before."""
+        names = itertools.chain([job.name], (f"{job.name}-{n}" for n in itertools.count(2)))
+        return self.change(job, name=next(name for name in names if name not in self._jobs))
 
     def agree(self, key: str, fingerprint: str, where: str) -> None:
         """Take down the first fingerprint of some data; refuse any other."""
@@ -293,7 +304,8 @@ class SweepFolder:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[None]:
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder."""
     with locked(path) as lock:
         pass
     try:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.labels import check_labels_unique
 from coterie.engine.layout import parts_stacks
 from coterie.experiment import Experiment
+from coterie.experiment.labels import check_labels_unique
 from coterie.studies.sweep.folder import Job
 
 __all__ = ["MOST_JOBS", "Grid", "jobs", "read"]

@@ -17,10 +17,12 @@ from coterie.core.signals import stop_on_signal
 from coterie.runs import free_name
 from coterie.studies.sweep.cluster import Cluster, connected, installed
 from coterie.studies.sweep.folder import Job, Sweep, SweepFolder
-from coterie.studies.sweep.grid import Grid, jobs, read
+from coterie.studies.sweep.grid import Grid, read
+from coterie.studies.sweep.grid import jobs as jobs_of
+from coterie.studies.sweep.processes import check_jobs, share_of_threads, side_by_side
 from coterie.studies.sweep.worker import JobEvent, JobSpec, Outcome, machine, run_job
 
-__all__ = ["SweepStopped", "View", "sweep"]
+__all__ = ["Runner", "SweepStopped", "View", "sweep"]
 
 
 class SweepStopped(RunError):  # noqa: N818 - it is what happened, not a mistake
@@ -56,6 +58,7 @@ def sweep(
     data: str | Path | None = None,
     cpus: int | None = None,
     worlds: int | None = None,
+    jobs: int = 1,
     retries: int = 3,
     view: View | None = None,
     checkpoint_every: float = 30.0,
@@ -65,9 +68,12 @@ def sweep(
     `ray` is the address of a cluster: auto, HOST:PORT, ray://HOST:PORT, or local for one on this machine.
     `data` is where data sets lie, on every worker alike; by default each worker's own $COTERIE_DATA.
     `cpus` are the cores of each job, wherever it runs, by default as many as torch uses here. `worlds` is the
-    most that a job may have; by default as many as share a stack and fit into memory. A job whose worker dies
-    is begun again up to `retries` times. If jobs fail, the others are run first, then it is a RunError.
+    most that a job may have; by default as many as share a stack and fit into memory. `jobs` is how many run
+    side by side without Ray, each in a process of its own; those on the CPU share its cores. A job whose
+    worker dies is begun again up to `retries` times. If jobs fail, the others are run first, then it is a
+    RunError.
     """
+    check_jobs(jobs, ray)
     if not isinstance(grid, Grid):
         grid = read(grid)
     for what, number, least in (("cpus", cpus, 1), ("worlds", worlds, 1), ("retries", retries, 0)):
@@ -82,15 +88,17 @@ def sweep(
             folder = held.enter_context(SweepFolder.resume(path, grid))
             _check_same(folder.facts, cpus, here, shown)
         else:
-            threads, cut = cpus or torch.get_num_threads(), jobs(grid, worlds)
+            cut = jobs_of(grid, worlds)
+            devices = {job.setting.get("device", grid.base.device) for job in cut}
+            threads = cpus or share_of_threads(jobs, devices)
             if cluster:
-                cluster.check_room({job.setting.get("device", grid.base.device) for job in cut}, threads)
+                cluster.check_room(devices, threads)
             folder = held.enter_context(SweepFolder.create(path, grid, cut, threads, here))
         stop = held.enter_context(stop_on_signal()).is_set
         held.callback(torch.set_num_threads, torch.get_num_threads())
         where = None if data is None else str(data)
         try:
-            _Runner(folder, cluster, shown, stop, where, retries, checkpoint_every).run()
+            Runner(folder, cluster, shown, stop, where, retries, checkpoint_every, jobs).run()
         except KeyboardInterrupt as error:
             error.add_note(f"continue with: coterie sweep --resume --out {shlex.quote(str(path))}")
             raise
@@ -98,7 +106,7 @@ def sweep(
 
 
 @dataclass
-class _Runner:
+class Runner:
     """Hands out the jobs of a folder, and takes down what comes of them."""
 
     folder: SweepFolder
@@ -108,41 +116,58 @@ class _Runner:
     data: str | None
     retries: int
     checkpoint_every: float
+    at_once: int = 1
+    """Jobs side by side, each in a process of its own; 1: one after the other, in this process."""
     specs: deque[JobSpec] = field(default_factory=deque)
     """Jobs to be run."""
 
     def run(self) -> None:
         """Run all jobs that are not done, and write the table of those that are."""
-        self._hand_out([job for job in self.folder.jobs if job.state != "done"])
-        self.folder.save()
         try:
-            with closing(self._outcomes()) as outcomes:
-                for outcome in outcomes:
-                    self._hand_out(self._follow_up(outcome))
+            self.run_jobs()
         finally:
-            if self._done():
+            if self.done():
                 Sweep(self.folder.path).write()
         found = self.folder.jobs
         if failed := [job for job in found if job.state == "failed"]:
             raise RunError(_failures(failed, len(found), self.folder.path))
-        if self._done() < len(found):
-            raise SweepStopped(self.folder.path, self._done(), len(found))
+        self.refuse_unfinished()
 
-    def _hand_out(self, jobs: list[Job]) -> None:
-        base = self.folder.grid.base
+    def run_jobs(self) -> None:
+        """Run all jobs that are not done, and those that follow from them."""
+        self.hand_out([job for job in self.folder.jobs if job.state != "done"])
+        self.folder.save()
+        with closing(self._outcomes()) as outcomes:
+            for outcome in outcomes:
+                self.hand_out(self.follow_up(outcome))
+
+    def refuse_unfinished(self) -> None:
+        """Raise SweepStopped if a job is left that was not run to its end."""
+        if self.done() < len(self.folder.jobs):
+            raise SweepStopped(self.folder.path, self.done(), len(self.folder.jobs))
+
+    def hand_out(self, jobs: list[Job]) -> None:
+        """Queue jobs to be run."""
         for job in jobs:
             self.folder.change(job, attempts=job.attempts + 1)
-            how = self.data, base.seeds[0], self.folder.facts["cpus"], self.checkpoint_every
-            self.specs.append(JobSpec(job.name, job.experiment(base).plain(), *how))
-        self.view.count(self._done(), len(self.folder.jobs))
+            self.specs.append(self.spec(job))
+        self.view.count(self.done(), len(self.folder.jobs))
+
+    def spec(self, job: Job) -> JobSpec:
+        """Tell a worker all that it needs to run a job."""
+        base = self.folder.grid.base
+        how = self.data, base.seeds[0], self.folder.facts["cpus"], self.checkpoint_every
+        return JobSpec(job.name, job.experiment(base).plain(), *how)
 
     def _outcomes(self) -> Generator[Outcome, None, None]:
-        """Run jobs on the cluster, or here one after the other: every job has the whole machine."""
+        """Run jobs on the cluster, or here: side by side those that may, then one after the other."""
         if self.cluster:
             yield from self.cluster.outcomes(
                 self.specs, self.folder.facts["id"], self._report, self.folder.take, self.stop
             )
             return
+        if self.at_once > 1:
+            yield from side_by_side(self.at_once, self.specs, self.folder.home, self._report, self.stop)
         while self.specs and not self.stop():
             spec = self.specs.popleft()
             outcome = run_job(spec, self.folder.home(spec.job), machine(), self._report)
@@ -155,11 +180,15 @@ class _Runner:
         if event.data:
             self.folder.agree(*event.data, event.where)
         elif event.notice:
-            self.view.notice(f"job {event.job} on {event.where}: {event.notice}")
+            self.notice(event)
         else:
             self.view.show(event)
 
-    def _follow_up(self, outcome: Outcome) -> list[Job]:
+    def notice(self, event: JobEvent) -> None:
+        """Pass on what a job says that the user should know."""
+        self.view.notice(f"job {event.job} on {event.where}: {event.notice}")
+
+    def follow_up(self, outcome: Outcome) -> list[Job]:
         """Take down what came of a job, and list the jobs that are to be run for it next."""
         job = self.folder.ended(outcome)
         self.view.ended(job.name, outcome.state)
@@ -179,7 +208,8 @@ class _Runner:
             self.folder.ended(outcome._replace(state="failed", error=error))
         return []
 
-    def _done(self) -> int:
+    def done(self) -> int:
+        """Count the jobs that are done."""
         return sum(job.state == "done" for job in self.folder.jobs)
 
 

@@ -27,21 +27,25 @@ PAUSE = 0.2
 
 
 class JobSpec(NamedTuple):
-    """What a worker needs to run a job, as plain data."""
+    """Everything that a worker needs to run a job, as plain data."""
 
     job: str
     experiment: dict[str, Any]
     data: str | None
-    """Where data sets lie on the worker; None: in its own $COTERIE_DATA."""
+    """The folder of data sets on the worker; None: the worker's own $COTERIE_DATA."""
     seed: int
     """The seed by whose clients workers compare their data; the same for all jobs."""
     threads: int
     checkpoint_every: float
     """Seconds between two checkpoints."""
+    exchanges: bool = True
+    """True if who listened to whom is kept."""
+    alone: bool = False
+    """True if no other job may run beside it on this machine: its seconds count."""
 
 
 class Outcome(NamedTuple):
-    """What came of an attempt at a job."""
+    """The result of an attempt at a job."""
 
     job: str
     state: str
@@ -50,7 +54,7 @@ class Outcome(NamedTuple):
     error: str = ""
     seconds: float = 0.0
     data: tuple[str, str] = ("", "")
-    """Which data, and their fingerprint."""
+    """Name and fingerprint of the job's data."""
 
 
 class JobEvent(NamedTuple):
@@ -61,7 +65,7 @@ class JobEvent(NamedTuple):
     stage: str = ""
     notice: str = ""
     data: tuple[str, str] | None = None
-    """Which data it begins with, and their fingerprint: others than those of another job cannot be used."""
+    """Name and fingerprint of the data the job begins with; others than another job's cannot be used."""
     done: int = 0
     """Iterations, of `total`."""
     total: int = 0
@@ -122,7 +126,7 @@ def run_job(spec: JobSpec, folder: Path, where: str, report: Report) -> Outcome:
                 shutil.rmtree(folder)  # killed before the run had begun
             run(
                 experiment, folder, resume=resume, data=spec.data, plots=False, progress=progress,
-                checkpoint_every=spec.checkpoint_every,
+                checkpoint_every=spec.checkpoint_every, exchanges=spec.exchanges,
             )  # fmt: skip
     except Stopped as stopped:
         return outcome("stopped", stopped)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from coterie.studies.reproduce.statistics import Paired, holm, paired, shown
+from coterie.studies.paired import Paired, holm, paired, shown
 
 
 def test_by_hand() -> None:

@@ -53,12 +53,13 @@ class InMemoryTransport:
     def __init__(self, network: InMemoryNetwork, own: str, address: str) -> None:
         self.network, self.id, self.address = network, own, address
 
-    async def pull(self, peer: str, address: str) -> ModelEnvelope:
-        return await self.network.reach("pull", self.id, peer, address).offer(self.id)
+    async def pull(self, peer: str, address: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
+        if question:
+            self._check_own(question)
+        return await self.network.reach("pull", self.id, peer, address).reply(self.id, question)
 
     async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
-        if envelope.sender != self.id:
-            raise Refused(Reason.IDENTITY, f"{self.id} cannot send a model of {envelope.sender}")
+        self._check_own(envelope)
         return await self.network.reach("push", self.id, peer, address).deliver(envelope)
 
     async def gossip(self, peer: str, address: str, packet: bytes) -> bytes:
@@ -66,3 +67,7 @@ class InMemoryTransport:
 
     async def close(self) -> None:
         self.network.leave(self.address)
+
+    def _check_own(self, envelope: ModelEnvelope) -> None:
+        if envelope.sender != self.id:
+            raise Refused(Reason.IDENTITY, f"{self.id} cannot send a model of {envelope.sender}")

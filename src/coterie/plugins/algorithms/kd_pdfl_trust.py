@@ -1,0 +1,139 @@
+r"""KD-PDFL beyond the paper: its reading `trust`, in which nobody pays to join.
+
+The idea is the paper's: run the neighbours' models on your own data, keep a private row of how far you trust
+each, mix accordingly. Four of its lines are other ones (docs/science.md has what each is worth):
+
+    eq. 3   a neighbour is judged by the labels, not by the own model's outputs, which on samples that were
+            learned are the labels, but before that, and on models that say nothing, mislead. Outputs are
+            centred and put on the own frequencies π of labels, so that nobody seems a stranger only
+            because he has met other labels more often:
+            $\log f_j = \frac1n \sum_x \log \mathrm{softmax}(z_j(x) - \bar z_j + \log \pi)_{y(x)}$
+    eq. 2   trust is the neighbour's fit, by the best fit seen so far: $w_j = (f_j / \max_k f_k)^{1/\tau}$;
+            who knows less than a quarter of what the own model knows (nats below π's own loss) has no say:
+            such are all who lie while nobody knows much yet
+    eq. 4   the own model counts as one that is trusted:
+            $\theta_i = (\theta_i + \sum_j w_j \theta_j) / (1 + \sum_j w_j)$
+    adopt   a broadcast is taken as far as its sender is trusted:
+            $\theta_j = w_i \theta_i + (1 - w_i) \theta_j$
+
+Where nobody fits worse than the best, this is FedAvg. The model that is tested is the mean over the closing
+phase (`core/closing_mean.py`). Where links cost, `asked` neighbours are drawn with chances as their weights;
+who was never heard has that of the best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Gt
+from torch import Tensor
+
+from coterie.core.algorithm import Algorithm, SearchSpace
+from coterie.core.closing_mean import begin_mean, mean_or_model, update_mean
+from coterie.core.messages import blend, ranks, write_row
+from coterie.core.task import Task
+from coterie.core.types import Context, Inbox, Info, Probe, Reachable, Start, State, Tensors
+
+__all__ = ["TrustReading"]
+
+LEAST = 0.25
+"""The least that a neighbour must know of the own labels, as a share of what the own model knows."""
+PRIOR = 0.5
+"""Samples of each label that a client is taken to have beside its own, so that none is impossible."""
+
+
+@dataclass(frozen=True)
+class TrustReading(Algorithm):
+    """Neighbours weighted by how well their models explain the client's own labels."""
+
+    tau: Annotated[float, Gt(0)] = 0.3
+    """The temperature, in nats: a neighbour whose loss is `tau` above the best one's has a weight of 1/e."""
+
+    asked: Annotated[int, Ge(0)] = 0
+    """Neighbours that a star asks, the promising ones and some unknown, and that hear its broadcast; 0: all
+    in reach."""
+
+    def init(self, task: Task, start: Start, ctx: Context) -> State:
+        state = Algorithm.init(self, task, start, ctx)
+        rows = {"w": start.row, "fit": torch.zeros_like(start.row)}
+        return state._replace(memory=begin_mean(state), rows=rows)
+
+    def settle(self, task: Task, state: State, ctx: Context) -> State:
+        return update_mean(state)
+
+    def ask(self, task: Task, state: State, reachable: Reachable, ctx: Context) -> Tensor:
+        if not self.asked:
+            return reachable.mask
+        log_fit = state.rows["fit"].log()
+        known = torch.where(log_fit > -torch.inf, log_fit, log_fit.max())  # of nobody, if none is
+        u = ctx.stream("ask").uniform(1, client=reachable.slot)[:, 0]
+        gumbel = -(-u.log()).log()  # the largest of log p + gumbel are a draw without replacement
+        drawn = (known.nan_to_num(neginf=0.0) / self.tau)[reachable.slot] + gumbel
+        return reachable.mask & (ranks(torch.where(reachable.mask, -drawn, torch.inf)) < self.asked)
+
+    @property
+    def chooses(self) -> bool:
+        return self.asked > 0
+
+    def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        inbox, rows, w_j, d = self.judge(task, state, inbox, probe)
+        share = w_j / (1 + w_j.sum())
+        return self._blended(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
+            "distance": d,
+            "weight": w_j,
+            "confidence": 1 - share.sum(),
+            "heard": inbox.heard,
+        }
+
+    def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
+        if not self.listens:
+            return state, {}
+        if self.adoption == "mix":
+            return self.mix(task, state, inbox, probe, ctx)
+        inbox, rows, w_i, d = self.judge(task, state, inbox, probe)
+        share = w_i if self.adoption == "replace" else w_i / 2
+        return self._blended(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
+            "distance": d,
+            "weight": w_i,
+            "confidence": 1 - share.sum(),
+            "heard": inbox.heard,
+        }
+
+    def judge(
+        self, task: Task, state: State, inbox: Inbox, probe: Probe
+    ) -> tuple[Inbox, Tensors, Tensor, Tensor]:
+        """Find what can be judged, the new rows `[M]`, the weights of those heard and their losses `[K]`."""
+        z = task.map_over_messages(lambda one: task.logits(one, probe.x), state, inbox.messages)
+        loss = label_loss(z, probe)
+        # A model too wild to be judged counts as not heard.
+        inbox = inbox._replace(heard=inbox.heard & torch.isfinite(loss))
+        row = state.rows["fit"]
+        fit = write_row(row, torch.exp(-loss), inbox)
+        own = torch.stack([task.logits(state, probe.x), torch.zeros_like(z[0])])
+        known, nothing = label_loss(own, probe)
+        bar = torch.exp(LEAST * (nothing - known).clamp_min(0) - nothing)
+        weight = torch.where(fit > bar, (fit / fit.max()) ** (1 / self.tau), 0.0)
+        w_j = torch.where(inbox.heard, weight[inbox.slot], 0.0)
+        return inbox, {"w": write_row(state.rows["w"], w_j, inbox), "fit": fit}, w_j, loss
+
+    def _blended(
+        self, task: Task, state: State, inbox: Inbox, share: Tensor, probe: Probe, ctx: Context
+    ) -> State:
+        return task.merge(state, blend(self.offer(task, state, probe, ctx), share, inbox.messages))
+
+    def model(self, state: State) -> tuple[Tensors, Tensors]:
+        return mean_or_model(state)
+
+    def search_space(self) -> SearchSpace:
+        return {}  # one setting for all: what is left to tune are learning rates
+
+
+def label_loss(z: Tensor, probe: Probe) -> Tensor:
+    """Compute the mean loss `[K]` of outputs `[K, n, L]` on the labels, centred and with the own prior."""
+    mask = probe.mask[:, None].to(z.dtype)
+    centred = z - (z * mask).sum(dim=-2, keepdim=True) / mask.sum()
+    count = (torch.nn.functional.one_hot(probe.y, z.shape[-1]) * mask).sum(dim=0) + PRIOR
+    log_p = torch.log_softmax(centred + torch.log(count / count.sum()), dim=-1)
+    return -probe.mean(log_p.gather(-1, probe.y.expand(z.shape[:-1])[..., None])[..., 0])

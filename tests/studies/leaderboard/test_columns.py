@@ -1,0 +1,103 @@
+"""Columns, sizes and methods from TOML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.registry import registered
+from coterie.studies.leaderboard.columns import columns, counted, methods, size
+from coterie.studies.leaderboard.pieces import Request, figure_seeds, tuning_seeds
+from coterie.studies.leaderboard.pieces import label_of as label
+
+FAMILIES = {
+    "label skew": ["digits-label", "iot-label", "emnist-label"],
+    "feature shift": ["digits-turned", "iot-rescaled", "iot-recording", "fsdd-speaker"],
+    "concept shift": ["digits-concept", "iot-concept", "emnist-concept"],
+    "real clients": ["wisdm", "vowel", "heart"],
+}
+
+
+def test_the_board_has_thirteen_columns_in_four_families() -> None:
+    found = columns([], None, size(quick=False))
+    assert {f: [c.name for c in found if c.family == f] for f in FAMILIES} == FAMILIES
+    assert len(found) == 13
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_column_of_data_that_are_there_is_an_experiment(quick: bool) -> None:
+    for column in columns([], None, size(quick)):
+        dataset = column.settings["data.set"]
+        name = dataset if isinstance(dataset, str) else dataset["name"]
+        if name in registered("dataset"):
+            built = column.experiment({"Local": {"name": "Local"}}, [100], "cpu")
+            assert built.train.iterations == column.settings["train.iterations"]
+            assert built.exchange.stars == 0.25
+
+
+def test_a_quick_board_is_small_and_needs_no_files() -> None:
+    quick = columns([], None, size(quick=True))
+    assert [column.name for column in quick] == ["digits-label", "digits-turned", "digits-concept", "heart"]
+    assert all(column.settings["train.iterations"] < 600 for column in quick)
+
+
+def test_unknown_columns_list_what_there_is() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown column 'digits'; known: digits-concept, .*vowel"):
+        columns(["digits"], None, size(quick=False))
+
+
+def test_columns_of_ones_own_come_with_the_common_settings(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('[columns.mine]\ndata.set = "digits"\ntrain.iterations = 7\nmodel = "mlp"\n')
+    (mine,) = columns([], file, size(quick=True))
+    assert (mine.family, mine.title) == ("own", "mine")
+    assert mine.settings["train.iterations"] == 7
+    assert mine.settings["exchange.stars"] == 0.25
+    both = columns(["mine", "heart"], file, size(quick=True))
+    assert [column.name for column in both] == ["heart", "mine"]
+
+
+@pytest.mark.parametrize("text", ["", "columns = 3", "[columns]\nmine = 3", "no TOML"])
+def test_a_file_without_columns_says_what_was_expected(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"--columns .*own.toml"):
+        columns([], file, size(quick=True))
+
+
+def test_defences_take_part_only_if_asked_for() -> None:
+    assert not methods([]).keys() & {"Krum", "Median", "FedAvg-Gaussian"}
+    assert {"Local", "FedAvg", "KD-PDFL", "Ditto"} <= methods([]).keys()
+    assert "Krum" in methods(["krum"])
+
+
+def test_local_and_fedavg_are_always_in_and_names_are_found_as_elsewhere() -> None:
+    assert {"Local", "FedAvg", "KD-PDFL"} <= methods(["kd_pdfl"]).keys()
+
+
+def test_unknown_methods_list_what_there_is() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown method 'FedFoo'; known: .*KD-PDFL.*mine:Mine"):
+        methods(["FedFoo"])
+
+
+def test_two_methods_cannot_have_one_label() -> None:
+    with pytest.raises(ConfigError, match="two methods are called 'Ditto'"):
+        methods(["Ditto", "coterie.plugins.algorithms.ditto:Ditto"])
+
+
+def test_options_that_count_iterations_follow_the_length_of_the_column() -> None:
+    assert counted("FedAvg+", 600) == {"switch": 300}
+    assert counted("Local", 600) == {}
+
+
+def test_seeds_of_tuning_and_figures_have_none_in_common() -> None:
+    request = Request((), {}, candidates=2, tuning_seeds=3, seeds=1000, device="cpu")
+    assert not set(tuning_seeds(request)) & set(figure_seeds(1000))
+
+
+def test_candidates_are_named_by_their_methods() -> None:
+    assert label("FedAvg+ #12") == "FedAvg+"
+    assert label("FedAvg") == "FedAvg"
+    assert label("C #") == "C #"
