@@ -24,7 +24,7 @@ def test_what_a_folder_holds(tmp_path: Path) -> None:
         folder.summarize()
     assert set(files(folder.path)) == {
         ".lock", "clients.json", "environment.json", "exchanges.jsonl", "experiment.toml", "metrics.jsonl",
-        "status.json", "summary.json", "worlds.json",
+        "status.json", "summary.json", "task.json", "worlds.json",
     }  # fmt: skip
     assert Experiment.load(folder.path / "experiment.toml") == EXPERIMENT
     status = json.loads((folder.path / "status.json").read_text())

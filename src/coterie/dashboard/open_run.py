@@ -41,7 +41,7 @@ class OpenRun:
         run, rows = self.run, self.evaluations.rows
         known = sum(map(len, rows.values()))
         if rows is not self._tracks[0] or known != self._tracks[1]:
-            found = build_world_metrics(run.path, run.config, run.worlds, run.clients, rows)
+            found = build_world_metrics(run.path, run.config, run.worlds, run.clients, rows, run.task)
             self._tracks = rows, known, found
         return self._tracks[2]
 

@@ -6,9 +6,12 @@
     worlds.json             index = world: {"name", "label", "seed", "setting", "federation"}
     clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "test" [M],
                             "labels" [M][L], "attackers" [client, ...], "owned"}
+    task.json               what is learned: {"name", "has_classes", "metrics": [{"name", "title", "unit",
+                            "higher_is_better", "scale", "digits"}, ...]}; absent: classification
     metrics.jsonl           one row per world and evaluation: {"world", "t", "personal" [M], "global" [M],
                             "validation" [M], "loss" [M], "bytes", "gradients", "models_carried",
-                            "diverged" [client, ...], "correct" (only at the end)}
+                            "diverged" [client, ...], at the end "correct" or "sample_losses"}, and of
+                            every metric but the first "personal.NAME" [M], "global.NAME", "validation.NAME"
     exchanges.jsonl         one row per client that mixed or adopted: {"world", "t", "kind": "mix|adopt",
                             "client", "neighbours" [K], "heard" [K] (absent: all were)} and what the
                             method reports, such as "distance" [K], "weight" [K], "confidence"
@@ -17,11 +20,14 @@
     plots/*.png             the pictures
     .lock                   held by the process that writes here; without it, one that is "running" was killed
 
-Accuracies are shares of one; `bytes` and `gradients` count what all clients of a world sent and took so far;
-`models_carried` is what one client remembers beside its model and optimiser, in models; `diverged` are the
-clients without a finite model at that evaluation; `test` counts personal test samples, and `correct`
-tells which of these their clients got right, client after client: a bit each, eight a byte, the highest
-first, in base64; `owned`: the data have owners, who are the clients of every seed.
+`personal`, `global` and `validation` hold the task's first metric: accuracies, which are shares of one,
+unless `task.json` says otherwise. `labels` and `classes` are empty where targets are not one class each.
+`bytes` and `gradients` count what all clients of a world sent and took so far; `models_carried` is what one
+client remembers beside its model and optimiser, in models; `diverged` are the clients without a finite model
+at that evaluation; `test` counts personal test samples, and `correct` tells which of these their clients got
+right, client after client: a bit each, eight a byte, the highest first, in base64; where there is no right
+and wrong, `sample_losses` has the loss of each of them instead, a little-endian float32 each, in base64;
+`owned`: the data have owners, who are the clients of every seed.
 JSON never holds NaN: what is not finite is null.
 The two .jsonl files are only ever appended to; what a killed run wrote after its last checkpoint is
 cut off (`RunFolder.truncate_to`) and written again. All other files are replaced whole, never changed.

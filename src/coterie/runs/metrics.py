@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
+from coterie.core.metric import KINDS_OF_SAMPLES, Metric, TaskFacts
 from coterie.storage.files import DAMAGE, read_json, read_rows
 
 __all__ = [
@@ -40,7 +41,9 @@ Ints: TypeAlias = NDArray[np.int64]
 Bits: TypeAlias = NDArray[np.uint8]
 """Ones and zeros, eight a byte."""
 
-SCORES = ("personal", "global", "validation", "loss")
+SCORES = (*KINDS_OF_SAMPLES, "loss")
+"""Columns of every run: the task's first metric on each kind of samples, and the loss of local steps."""
+LOSS = Metric("loss", higher_is_better=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,7 @@ class WorldMetrics:
     t: Ints
     """`[E]` iterations of the evaluations."""
     scores: dict[str, Floats]
-    """`[E, M]` for each of SCORES."""
+    """`[E, M]` for each of SCORES, and for the columns of further metrics."""
     bytes: Ints
     """`[E]` sent so far by all clients together."""
     diverged: tuple[tuple[int, ...], ...]
@@ -82,6 +85,10 @@ class WorldMetrics:
     """`[M]` personal test samples, where known."""
     correct: Bits | None = None
     """The personal test samples, client after client, that were got right at the end; None before it."""
+    sample_losses: Floats | None = None
+    """The losses of the personal test samples, where there is no right and wrong; None before the end."""
+    task: TaskFacts = field(default_factory=TaskFacts)
+    """The metrics of what is learned."""
     twin: WorldMetrics | None = None
     """The world of Local with the same seed and setting."""
 
@@ -97,7 +104,8 @@ class WorldMetrics:
         """Compute how much better each client is than alone at the same iteration, `[M]`, where known."""
         if self.twin is None or not len(same := np.flatnonzero(self.twin.t == self.t[e])):
             return None
-        difference: Floats = self.scores[score][e] - self.twin.scores[score][same[-1]]
+        own, alone = self.scores[score][e], self.twin.scores[score][same[-1]]
+        difference: Floats = self.task.columns().get(score, LOSS).gain(own, alone)
         return difference
 
     def gain_or_nan(self, score: str) -> Floats:
@@ -141,7 +149,7 @@ def closing_phase(tracks: Sequence[WorldMetrics], experiment: Mapping[str, Any])
     return (spans.pop()[0] if len(spans) == 1 else end), end
 
 
-def read_world_metrics(path: Path, experiment: Mapping[str, Any]) -> list[WorldMetrics]:
+def read_world_metrics(path: Path, experiment: Mapping[str, Any], task: TaskFacts) -> list[WorldMetrics]:
     """Read the worlds that have been evaluated at least once."""
     rows: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
     worlds, clients = read_json(path / "worlds.json"), read_json(path / "clients.json")
@@ -150,7 +158,7 @@ def read_world_metrics(path: Path, experiment: Mapping[str, Any]) -> list[WorldM
             rows[row["world"]][row["t"]] = row
     except DAMAGE as error:
         raise _misfit(path, error) from None
-    return build_world_metrics(path, experiment, worlds, clients, rows)
+    return build_world_metrics(path, experiment, worlds, clients, rows, task)
 
 
 def build_world_metrics(
@@ -159,6 +167,7 @@ def build_world_metrics(
     worlds: Sequence[Mapping[str, Any]],
     clients: Sequence[Mapping[str, Any]],
     rows: Mapping[int, Mapping[int, Mapping[str, Any]]],
+    task: TaskFacts,
 ) -> list[WorldMetrics]:
     """Build the worlds that have `rows`, by world and iteration, each with its twin."""
     try:
@@ -169,6 +178,7 @@ def build_world_metrics(
                 clients[worlds[w]["federation"]],
                 experiment,
                 [rows[w][t] for t in sorted(rows[w])],
+                task,
             )
             for w in sorted(rows)
         ]
@@ -216,13 +226,14 @@ def _track(
     clients: Mapping[str, Any],
     experiment: Mapping[str, Any],
     rows: Sequence[Mapping[str, Any]],
+    task: TaskFacts,
 ) -> WorldMetrics:
     m = len(clients["group"])
     test = clients.get("test")
     attackers = tuple(clients.get("attackers", ()))
     diverged = tuple(tuple(c for c in row.get("diverged", ()) if c not in attackers) for row in rows)
     scores = {}
-    for score in SCORES:
+    for score in dict.fromkeys((*SCORES, *task.columns())):
         # float64 turns null into NaN
         given = [row.get(score) for row in rows]
         values = np.array(
@@ -241,7 +252,7 @@ def _track(
         classes=tuple(clients["classes"]),
         group=np.array(clients["group"], dtype=np.int64),
         train=np.array(clients["train"], dtype=np.int64),
-        labels=np.array(clients["labels"], dtype=np.int64).reshape(m, -1),
+        labels=np.array(clients["labels"], dtype=np.int64).reshape(m, len(clients["classes"])),
         t=np.array([row["t"] for row in rows], dtype=np.int64),
         scores=scores,
         bytes=np.array([row.get("bytes", 0) for row in rows], dtype=np.int64),
@@ -252,6 +263,8 @@ def _track(
         owned=clients.get("owned", False),
         test=None if test is None else np.array(test, dtype=np.int64),
         correct=None if test is None else _correct(rows[-1], sum(test)),
+        sample_losses=None if test is None else _sample_losses(rows[-1], sum(test)),
+        task=task,
     )
 
 
@@ -263,6 +276,16 @@ def _correct(row: Mapping[str, Any], samples: int) -> Bits | None:
     if len(bits) != -(-samples // 8):
         raise ValueError(f"correct has {len(bits)} bytes for {samples} test samples")
     return bits
+
+
+def _sample_losses(row: Mapping[str, Any], samples: int) -> Floats | None:
+    """Decode the losses that a row has; None if it has none."""
+    if "sample_losses" not in row:
+        return None
+    losses = np.frombuffer(base64.b64decode(row["sample_losses"], validate=True), dtype="<f4")
+    if len(losses) != samples:
+        raise ValueError(f"sample_losses has {len(losses)} losses for {samples} test samples")
+    return losses.astype(np.float64)
 
 
 def _alone(world: Mapping[str, Any], experiment: Mapping[str, Any]) -> bool:

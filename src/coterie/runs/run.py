@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.core.errors import RunError, UnknownNameError
+from coterie.core.errors import ConfigError, RunError, UnknownNameError
+from coterie.core.metric import TaskFacts
 from coterie.runs.environment import READABLE
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.graph import graph
@@ -25,7 +26,7 @@ from coterie.runs.metrics import (
     read_world_metrics,
 )
 from coterie.runs.summary import row, summarize
-from coterie.storage.files import open_folder, read_json, read_toml
+from coterie.storage.files import DAMAGE, open_folder, read_json, read_toml
 from coterie.storage.lock import is_released
 
 if TYPE_CHECKING:
@@ -120,9 +121,20 @@ class Run:
         return values
 
     @cached_property
+    def task(self) -> TaskFacts:
+        """The task's name, its metrics, and whether it has classes."""
+        file = self.path / "task.json"
+        if not file.exists():  # of an older version, or not written yet
+            return TaskFacts()
+        try:
+            return TaskFacts.parse(read_json(file))
+        except (*DAMAGE, ConfigError) as error:
+            raise RunError(f"{file} is damaged: {error!r}") from None
+
+    @cached_property
     def tracks(self) -> list[WorldMetrics]:
         """The metrics of each world."""
-        return read_world_metrics(self.path, self.config)
+        return read_world_metrics(self.path, self.config, self.task)
 
     @cached_property
     def weighed(self) -> dict[int, list[WeightUpdate]]:

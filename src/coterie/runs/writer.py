@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
+from coterie.core.metric import TaskFacts
 from coterie.core.toml import dumps, flat
 from coterie.runs.environment import environment
 from coterie.runs.run import Run
@@ -78,8 +79,14 @@ class RunFolder:
                     raise RunError(f"{path} is damaged: {name} is missing")
             return cls(path, lock)
 
-    def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
-        """Write who takes part: worlds.json and clients.json."""
+    def describe(
+        self,
+        worlds: Sequence[Mapping[str, Any]],
+        clients: Sequence[Mapping[str, Any]],
+        task: TaskFacts = TaskFacts(),  # noqa: B008  (it is frozen)
+    ) -> None:
+        """Write what is learned and who takes part: task.json, worlds.json and clients.json."""
+        replace_file(self.path / "task.json", to_json_bytes(task.plain()))
         replace_file(self.path / "worlds.json", to_json_bytes(worlds))
         replace_file(self.path / "clients.json", to_json_bytes(clients))
 
