@@ -47,7 +47,8 @@ def dry_run(stack: Stack, group: AlgorithmGroup) -> None:
 
 
 def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
-    task, data, two = stack.task, stack.data, slice(group.clients.start, group.clients.start + 2)
+    task, data, first, last = stack.task, stack.data, group.clients.start, group.clients.stop - 1
+    two = torch.tensor([first, min(first + 1, last)], device=stack.device)
     world, names = group.members[0].world, group.members[0].federation.classes
     label = f"methods.{world.label}"
     refuse_without_classes(group.algorithm, label, task.kind, world.experiment.task.name)
@@ -58,9 +59,8 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     mask = torch.ones(y.shape[:2], dtype=torch.bool, device=stack.device)
     mask[:, 1:] = False  # all but one are padding
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
-    hyper = {k: v[:2] for k, v in group.hyper.items()}
-    group_of_two = torch.zeros(2, dtype=torch.int64)
-    start = stack.start([task.init_params(0)], group_of_two, 2)
+    hyper = {k: v[two - first] for k, v in group.hyper.items()}
+    start = stack.start([task.init_params(0)], torch.zeros_like(two), torch.arange(2), 2, 2)
 
     def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
         """Call the algorithm by the name of a call, or a function of it, for two clients at once."""

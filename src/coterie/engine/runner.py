@@ -14,10 +14,13 @@ from coterie.core.task import Task
 from coterie.engine import checkpoint
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.execution import Execution
+from coterie.engine.layout import Stack
+from coterie.engine.mixed import MixedSimulator, simulator_of
 from coterie.engine.plan import Plan, choose_execution
 from coterie.engine.simulator import Simulator
 from coterie.engine.sinks import Progress, RunSink
 from coterie.experiment import World
+from coterie.federation import architecture_names, architectures
 
 __all__ = ["described", "simulate"]
 
@@ -43,15 +46,16 @@ def simulate(
     facts = plan.experiment.task_kind.facts(plan.experiment.task.name)
     sink.describe(*described(plan.worlds, plan.federations), facts)
 
+    def chosen(stack: Stack) -> Execution:
+        return execution(stack.task) if execution else choose_execution(stack, progress)
+
     total = sum(s.iterations for s in all_stacks)
     done = sum(s.iterations for s in all_stacks[:first])
     for number, stack in enumerate(all_stacks[first:], start=first):
-        simulator = Simulator(
-            stack, execution(stack.task) if execution else choose_execution(stack, progress), progress
-        )
+        simulator = simulator_of(stack, chosen, progress)
         clock = time.monotonic()
 
-        def save(simulator: Simulator = simulator, number: int = number) -> None:
+        def save(simulator: Simulator | MixedSimulator = simulator, number: int = number) -> None:
             moment = Checkpoint(
                 fingerprint, data, number, simulator.t, sink.checkpoint_offsets(), simulator.tensors()
             )
@@ -84,7 +88,7 @@ def simulate(
     return True
 
 
-def _evaluate(simulator: Simulator, sink: RunSink, progress: Progress | None) -> None:
+def _evaluate(simulator: Simulator | MixedSimulator, sink: RunSink, progress: Progress | None) -> None:
     rows = simulator.evaluate()
     for row in rows:
         sink.metrics(row)
@@ -101,11 +105,12 @@ def described(
     worlds: Sequence[World], federations: Sequence[Federation]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Describe who takes part, as plain data; worlds of one seed and setting share their clients."""
-    numbers: dict[int, int] = {}
+    numbers: dict[tuple[int, tuple[str, ...]], int] = {}
     described: list[dict[str, Any]] = []
     clients: list[dict[str, Any]] = []
     for world, federation in zip(worlds, federations, strict=True):
-        number = numbers.setdefault(id(federation), len(numbers))
+        models = _models(world, federation)
+        number = numbers.setdefault((id(federation), models), len(numbers))
         if number == len(clients):
             train, owner = federation.train, torch.arange(len(federation.train.count))
             classes = federation.classes if world.experiment.task_kind.has_classes else ()
@@ -123,11 +128,21 @@ def described(
                     "labels": labels.tolist(),
                     "attackers": world.attackers.nonzero()[:, 0].tolist(),
                     "owned": federation.owned,
+                    **({"architecture": list(models)} if models else {}),
                 }
             )
         facts = {"name": world.name, "label": world.label, "seed": world.seed, "setting": world.setting}
         described.append({**facts, "federation": number})
     return described, clients
+
+
+def _models(world: World, federation: Federation) -> tuple[str, ...]:
+    """Name each client's architecture `[M]`; nothing if all have the same."""
+    models = world.experiment.architectures
+    if len(models) < 2:
+        return ()
+    names = architecture_names(models)
+    return tuple(names[place] for place in architectures(world, federation).tolist())
 
 
 def _path(folder: Path, stack: int) -> Path:

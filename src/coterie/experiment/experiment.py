@@ -36,6 +36,7 @@ from coterie.experiment.schema import (
     Exchange,
     FolderName,
     Method,
+    Model,
     Named,
     OwnTrain,
     Plugin,
@@ -71,8 +72,9 @@ class Experiment(Section):
         n: Method(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")
     }
     """The rows of the result table."""
-    model: Named = Plugin(name="mlp")
-    """The model that every client has."""
+    model: Model = Plugin(name="mlp")
+    """The model that every client has; or a list of several, each with the `share`, `groups` or `clients`
+    that have it."""
     task: Named = Plugin(name="classification")
     """What is learned (`coterie ls tasks`): the loss, what targets are, and how models are measured."""
     data: Data = Data()
@@ -308,11 +310,19 @@ class Experiment(Section):
         with at_home(self.home):
             return build_kind(self.task.name, self.task.options)
 
+    @property
+    def architectures(self) -> tuple[Plugin, ...]:
+        """The models that clients may have, as a rule one."""
+        if isinstance(self.model, Plugin):
+            return (self.model,)
+        return tuple(one.plugin for one in self.model.among)
+
     def _plugins(self) -> None:
         _ = self.task_kind
         for label in self.methods:
             self.algorithm(label)
-        self.model.build("model", "model")
+        for model in self.architectures:
+            model.build("model", "model")
         self.data.set.build("dataset", "data.set")
         self.exchange.channel.build("channel", "exchange.channel")
         self.exchange.topology.build("topology", "exchange.topology")

@@ -93,17 +93,25 @@ class Dealer:
 
     def _table(self, experiment: Experiment) -> Table:
         """Load the data set, with whole numbers as the experiment's model takes them."""
-        source, chosen, kind = experiment.data.set, experiment.model, experiment.task_kind
+        source, models, kind = experiment.data.set, experiment.architectures, experiment.task_kind
         if (key := source.model_dump_json() + experiment.task.model_dump_json()) not in self._tables:
             with at_home(experiment.home):
                 self._tables[key] = table(_loaded(source, self._root, kind), kind)
         rows = self._tables[key]
         if rows.x.is_floating_point() or rows.transform == "standard":
             return rows
-        if (own := key + chosen.model_dump_json()) not in self._tables:
-            inputs = tuple(rows.x.shape[1:])
-            made = build_model(chosen.name, chosen.options, inputs, kind.shape(inputs, rows.classes)[-1])
-            dtype = input_type(made, chosen.name, rows.x)
+        if (own := f"{key} {models!r}") not in self._tables:
+            shape = tuple(rows.x.shape[1:])
+            outputs = kind.shape(shape, rows.classes)[-1]
+            made = {one.name: build_model(one.name, one.options, shape, outputs) for one in models}
+            dtypes = {name: input_type(model, name, rows.x) for name, model in made.items()}
+            if len(set(dtypes.values())) > 1:
+                taken = ", ".join(f"{name!r} takes {str(dtype)[6:]}" for name, dtype in dtypes.items())
+                raise ConfigError(
+                    f"model: samples are whole numbers, which the models take differently: {taken}; "
+                    "clients of one federation must take the same, so leave one of them out"
+                )
+            dtype = next(iter(dtypes.values()))
             typed = self._tables.setdefault(f"{key} {dtype}", rows._replace(x=rows.x.to(dtype)))
             self._tables[own] = typed  # models that take the same share it
         return self._tables[own]
