@@ -45,6 +45,8 @@ class ModelCard:
     """Mean of each feature, nested lists of the shape of a sample; None unless `transform` is "standard"."""
     deviation: Any = None
     """Standard deviation of each feature, likewise."""
+    shifts: tuple[str, ...] = ()
+    """Shifts of an experiment, through which the client saw its inputs and named its labels: not undone."""
     metric: str = "accuracy"
     """What `score` measures."""
     score: float | None = None
