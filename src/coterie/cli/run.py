@@ -31,9 +31,7 @@ def run(
     ] = 30.0,
     models: Annotated[
         bool | None,
-        typer.Option(
-            help="Keep the final models, for coterie export; by default unless they take over 2 GB."
-        ),
+        typer.Option(help="Keep the final models, for coterie export; by default those below 2 GB."),
     ] = None,
     as_json: Json = False,
 ) -> None:

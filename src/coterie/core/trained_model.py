@@ -20,6 +20,10 @@ from coterie.core.types import Tensors
 __all__ = ["ModelCard", "TrainedModel", "state_dict"]
 
 
+ROWS = 1024
+"""Samples that are predicted at once."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
     """What a trained model is, takes in and puts out, and where it comes from: data, never code."""
@@ -145,6 +149,11 @@ class TrainedModel(nn.Module):
                 )
         net.load_state_dict(tensors)
         return cls(card, net)
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        """Compute the probability of each class for raw inputs `[n, ...]`, a few at a time: `[n, L]`."""
+        with torch.no_grad():
+            return torch.cat([torch.softmax(self(part), dim=-1) for part in x.split(ROWS)])
 
     def forward(self, x: Tensor) -> Tensor:
         kind = next((p.dtype for p in self.net.parameters()), torch.float32)

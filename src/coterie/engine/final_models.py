@@ -86,8 +86,8 @@ def client_model(file: Path, world: int, client: int) -> FinalModel:
         raise RunError(f"{file} is damaged ({error}); run the experiment again") from None
     if form != FORMAT:
         raise RunError(
-            f"{file} holds no final models of this version: expected {FORMAT!r}, got {form!r}; use the version "
-            "of coterie that wrote it"
+            f"{file} holds no final models of this version: expected {FORMAT!r}, got {form!r}; use the "
+            "version of coterie that wrote it"
         )
     prefix = f"{world}/"
     own = {k.removeprefix(prefix): v[client].clone() for k, v in tensors.items() if k.startswith(prefix)}

@@ -54,8 +54,8 @@ def simulate(
         keeps = final_models.model_bytes(stack) <= most_models
         if progress and most_models and not keeps:
             progress.notice(
-                f"the final models would take {final_models.model_bytes(stack) / 1e9:.1f} GB in the run folder, "
-                "so they are not kept; to keep them: --models"
+                f"the final models would take {final_models.model_bytes(stack) / 1e9:.1f} GB in the run "
+                "folder, so they are not kept; to keep them: --models"
             )
 
         def save(simulator: Simulator = simulator, number: int = number) -> None:

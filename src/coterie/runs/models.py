@@ -23,14 +23,14 @@ __all__ = ["trained_model"]
 def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel:
     """Make the final model of one client ready for use: it takes raw inputs."""
     track = run.track(method, seed)
-    if not 0 <= client < (clients := len(track.group)):
-        raise RunError(f"{run.path} has no client {client}; there are: 0 to {clients - 1}")
+    if not 0 <= client < len(track.group):
+        raise RunError(f"{run.path} has no client {client}; there are: 0 to {len(track.group) - 1}")
     world = run.experiment.worlds()[track.world]
     e = world.experiment
     if type(world.algorithm).predict is not Algorithm.predict:
         raise ModelError(
-            f"{method} predicts with more than a model: it also looks at the client's own samples, so its model "
-            "alone would not score as in the result table; export a model of another method"
+            f"{method} predicts with more than a model: it also looks at the client's own samples, so its "
+            "model alone would not score as in the result table; export a model of another method"
         )
     card, tensors = _kept(run, track.world, client)
     if client in track.diverged[-1]:
@@ -71,6 +71,6 @@ def _kept(run: Run, world: int, client: int) -> final_models.FinalModel:
     if file := final_models.find(run.path, world):
         return final_models.client_model(file, world, client)
     raise RunError(
-        f"{run.path} keeps no final models: they were too large, not wanted (--no-models), or it is a job of a "
-        "sweep; run the experiment again with --models"
+        f"{run.path} keeps no final models: they were too large, not wanted (--no-models), or it is a job of "
+        "a sweep; run the experiment again with --models"
     )
