@@ -18,7 +18,7 @@ from coterie.engine.batches import SplitIndex, StackedData
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
 from coterie.engine.memory_budget import chunk_size
 
-__all__ = ["Predictor", "measure", "measurements", "predictors", "verdicts"]
+__all__ = ["Predictor", "measure", "measurements", "predictors", "tested", "verdicts"]
 
 
 class Predictor(NamedTuple):
@@ -44,9 +44,9 @@ def predictors(stack: Stack, clients: Clients, t: int) -> list[Predictor]:
     if not any(g.overrides("model") or g.overrides("predict") for g in stack.groups):
         return [Predictor.plain(stack.task, slice(0, stack.size), clients.whole)]
     return [
-        Predictor(group.clients, state, partial(_predict, stack, group, t), _tested(group, state))
+        Predictor(group.clients, state, partial(_predict, stack, group, t), tested(group, state))
         if group.overrides("predict")
-        else Predictor.plain(stack.task, group.clients, _tested(group, state))
+        else Predictor.plain(stack.task, group.clients, tested(group, state))
         for group, state in zip(stack.groups, clients.parts, strict=True)
     ]
 
@@ -138,8 +138,8 @@ def _looks(task: Task, data: StackedData, split: SplitIndex, predictor: Predicto
         yield _Look(some, take_clients(predictor.model, inside), x, y, mask, outputs)
 
 
-def _tested(group: AlgorithmGroup, state: State) -> State:
-    """Put the model that an algorithm names in place of parameters and buffers."""
+def tested(group: AlgorithmGroup, state: State) -> State:
+    """Put the model that an algorithm names in place of parameters and buffers, for a group's clients."""
     params, buffers = vmap(lambda hyper, s: group.method(hyper).model(s))(group.hyper, state)
     return State(params, buffers, {}, {}, {})
 

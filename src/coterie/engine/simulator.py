@@ -116,6 +116,11 @@ class Simulator:
         ]
         """Models that each world's clients carry, by `models_carried`."""
 
+    @property
+    def parts(self) -> list[Simulator]:
+        """The simulators of all architectures: this one."""
+        return [self]
+
     def tensors(self) -> dict[str, Tensor]:
         """Name everything that changes; the very tensors."""
         own = {k: getattr(self, k) for k in ("loss_sum", "steps", "taken", "diverged", "bytes")}
