@@ -39,7 +39,8 @@ from coterie.federation.allocation import allocate, personal_test, uniform_test
 from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins
 from coterie.federation.table import Table, table
 from coterie.federation.test_part import test_part
-from coterie.federation.validation import as_dataset, validate_dataset
+from coterie.core.own_data import as_dataset
+from coterie.federation.validation import validate_dataset
 from coterie.federation.views import Views, names, views
 from coterie.plugins.partitions.iid import IidPartitioner
 
