@@ -60,8 +60,8 @@ def run(
     with starting(f"reading {experiment}"):
         from coterie.api import Stopped
         from coterie.api import run as simulate
-        from coterie.cli.progress.run import progress
         from coterie.experiment import Experiment
+        from coterie.progress import progress
 
         chosen = Experiment.load(experiment, changes)
     console = tables.console(stderr=as_json)

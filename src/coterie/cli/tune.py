@@ -50,8 +50,8 @@ def tune(
 
     changes = overrides(sets or []) | ({"device": device} if device is not None else {})
     with starting(f"reading {experiment}"):
-        from coterie.cli.progress.run import progress
         from coterie.experiment import Experiment
+        from coterie.progress import progress
         from coterie.studies.tuning import report
         from coterie.studies.tuning import tune as search
 

@@ -63,7 +63,8 @@ def build_model(
         except TypeError as error:
             if not _needs_nothing(built):
                 raise ConfigError(
-                    f"model {name!r} must take the shape of a sample and the number of classes first, then its "
+                    f"model {name!r} must take the shape of a sample and the number of classes first, then "
+                    "its "
                     f"options: (inputs, classes, ...), or nothing but options, got "
                     f"{inspect.signature(built.func)}: {error}"
                 ) from None

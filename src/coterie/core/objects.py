@@ -1,8 +1,9 @@
-"""Objects of Python in the place of names: what they are called, a fingerprint of each, and where they are held.
+"""Objects of Python in the place of names: what they are called, a fingerprint of each, and where they are
+held.
 
 What a module of the user's own has at its top level is called by its path, `mine:MyNet`, and is plain text
-from then on. Anything else is called `object NAME FINGERPRINT`, and held for as long as an experiment needs it:
-another process that reads the name knows what it was, but does not have it.
+from then on. Anything else is called `object NAME FINGERPRINT`, and held for as long as an experiment needs
+it: another process that reads the name knows what it was, but does not have it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def recall(name: str) -> Any:
     if (held := _held.get(name)) is None:
         _, called, fingerprint = name.split(" ", 2) if name.count(" ") > 1 else (name, name, "?")
         raise ConfigError(
-            f"{called!r} (fingerprint {fingerprint}) was given as an object of Python, which this process does "
+            f"{called!r} (fingerprint {fingerprint}) was given as an object of Python, which this process "
+            "does "
             "not have; give the same again from Python, as in run(experiment, out, resume=True), or move it "
             "to a module and name it there"
         )
@@ -90,7 +92,9 @@ def digest(value: Any) -> str:
 
 
 def _pieces(value: Any, seen: set[int]) -> Iterator[bytes]:
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes | Path | types.EllipsisType):
+    if value is None or isinstance(
+        value, bool | int | float | complex | str | bytes | Path | types.EllipsisType
+    ):
         yield f"{type(value).__name__} {value!r}".encode()
         return
     if id(value) in seen:

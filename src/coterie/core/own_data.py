@@ -54,8 +54,8 @@ def read_dataset(
     """Read data of any kind there is, once and whole, into tensors of their own.
 
     `label` names the column of the labels, `owner` that of the owners (or gives one owner for each sample);
-    `indices` are lists of row numbers, one for each client, or a table of them by the clients' names; `test` is
-    a test part of the same kind.
+    `indices` are lists of row numbers, one for each client, or a table of them by the clients' names;
+    `test` is a test part of the same kind.
     """
     if _is_splits(given):
         if test is not None or "train" not in given or given.keys() - {"train", "test"}:
@@ -70,12 +70,16 @@ def read_dataset(
         data = as_dataset(given, where)
     else:
         table = _read(given, where, label, owner)
-        data = _dataset(table, None if test is None else _read(test, f"{where}.test_set", label, owner), where)
+        data = _dataset(
+            table, None if test is None else _read(test, f"{where}.test_set", label, owner), where
+        )
         owner = table.owner if owner is not None else None
     train = data.train
     if indices is not None:
         if owner is not None or train.owner is not None:
-            raise ConfigError(f"{where}: owner and indices both deal the samples to clients; give one of them")
+            raise ConfigError(
+                f"{where}: owner and indices both deal the samples to clients; give one of them"
+            )
         train = _dealt(train, indices, where)
     elif owner is not None:
         if train.owner is not None and isinstance(given, Dataset | list):
@@ -110,12 +114,18 @@ def _read(given: Any, where: str, label: Any, owner: Any) -> _Read:
     else:
         raise DataError(f"{where}: expected {_EXPECTED}, got {type(given).__name__}")
     if label is not None and not read.table:
-        raise ConfigError(f"{where}: these data have no columns, so none of them is the label; leave label out")
+        raise ConfigError(
+            f"{where}: these data have no columns, so none of them is the label; leave label out"
+        )
     if len(read.x) != len(read.y):
         raise DataError(f"{where}: there are {len(read.x)} samples, but {len(read.y)} labels")
     if not len(read.y):
         raise DataError(f"{where}: there are no samples")
-    return read if owner is None or read.owner is not None else read._replace(owner=_column(owner, "owner", where))
+    return (
+        read
+        if owner is None or read.owner is not None
+        else read._replace(owner=_column(owner, "owner", where))
+    )
 
 
 def _dataset(train: _Read, test: _Read | None, where: str) -> Dataset:
@@ -128,7 +138,9 @@ def _dataset(train: _Read, test: _Read | None, where: str) -> Dataset:
     else:
         words = np.unique(train.y)
         if test is not None and (unknown := sorted(map(str, set(test.y.tolist()) - set(words.tolist())))):
-            raise DataError(f"{where}.test_set: the labels {', '.join(unknown)} do not occur in the training part")
+            raise DataError(
+                f"{where}.test_set: the labels {', '.join(unknown)} do not occur in the training part"
+            )
         named, y = tuple(map(str, words.tolist())), [np.searchsorted(words, part) for part in labels]
     parts = [
         Samples(part.x, torch.from_numpy(own.astype(np.int64)))
@@ -140,15 +152,16 @@ def _dataset(train: _Read, test: _Read | None, where: str) -> Dataset:
 def _frame(frame: Any, where: str, label: Any, owner: Any) -> _Read:
     """Read a data frame: a column of labels, perhaps one of owners, numbers in all others."""
     columns = [str(name) for name in frame.columns]
-    label, names = _named(label, "label", columns, where), [label]
+    label, names = _named(label, columns, where), [label]
     if isinstance(owner, str):
-        names.append(_named(owner, "owner", columns, where))
+        names.append(_named(owner, columns, where))
     features = [name for name in columns if name not in names]
     table = frame.set_axis(columns, axis=1)
     for name in features:
         if table[name].dtype.kind not in "iufb":
             raise DataError(
-                f"{where}: the column {name!r} holds {table[name].dtype}, not numbers; turn it into numbers, or "
+                f"{where}: the column {name!r} holds {table[name].dtype}, not numbers; turn it into "
+                "numbers, or "
                 "drop it from the data frame"
             )
     for name in columns:
@@ -164,10 +177,9 @@ def _hugging_face(given: Any, where: str, label: Any, owner: Any) -> _Read:
     features, columns = given.features, list(given.column_names)
     labels = [name for name in columns if hasattr(features[name], "names")]
     if label is None and len(labels) != 1:
-        raise ConfigError(f'{where}: name the column of the labels: data={{"set": …, "label": …}}; there are: '
-                          f"{', '.join(columns)}")  # fmt: skip
-    label = _named(label or labels[0], "label", columns, where)
-    names = [label] + ([_named(owner, "owner", columns, where)] if isinstance(owner, str) else [])
+        raise _no_label(where, columns)
+    label = _named(label or labels[0], columns, where)
+    names = [label] + ([_named(owner, columns, where)] if isinstance(owner, str) else [])
     inputs = [name for name in columns if name not in names]
     table = given.with_format("numpy")[:]
     owners = _column(table[owner], "owner", where) if isinstance(owner, str) else None
@@ -176,7 +188,11 @@ def _hugging_face(given: Any, where: str, label: Any, owner: Any) -> _Read:
     if len(inputs) == 1:
         kind = type(features[inputs[0]]).__name__
         cells = table[inputs[0]]
-        x = _stacked([_image(one) for one in cells], where) if kind == "Image" else _numbers(cells, inputs[0], where)
+        x = (
+            _stacked([_image(one) for one in cells], where)
+            if kind == "Image"
+            else _numbers(cells, inputs[0], where)
+        )
         return _Read(x if x.dim() > 1 else x[:, None], y, owners, (), classes, table=True)
     for name in inputs:
         if np.asarray(table[name]).dtype.kind not in "iufb" or np.asarray(table[name]).ndim != 1:
@@ -203,7 +219,8 @@ def _torch(given: Any, where: str) -> _Read:
         raise DataError(f"{where}: there are no samples")
     if not torch.equal(_tensor(items[0][0], where), _tensor(given[0][0], where)):
         raise DataError(
-            f"{where}: {type(given).__name__} gives another sample 0 each time: random transforms would be drawn "
+            f"{where}: {type(given).__name__} gives another sample 0 each time: random transforms would be "
+            "drawn "
             "once for all iterations; leave them out"
         )
     inner = given
@@ -212,7 +229,13 @@ def _torch(given: Any, where: str) -> _Read:
     y = _column([one.item() if hasattr(one, "item") else one for _, one in items], "y", where)
     names = getattr(inner, "classes", None)
     known = isinstance(names, Sequence) and y.dtype.kind in "iu" and len(names) > y.max() >= y.min() >= 0
-    return _Read(_stacked([_tensor(x, where) for x, _ in items], where), y, None, (), tuple(map(str, names or ())) if known else ())
+    return _Read(
+        _stacked([_tensor(x, where) for x, _ in items], where),
+        y,
+        None,
+        (),
+        tuple(map(str, names or ())) if known else (),
+    )
 
 
 def _tensor(value: Any, where: str) -> Tensor:
@@ -225,13 +248,16 @@ def _tensor(value: Any, where: str) -> Tensor:
         return torch.from_numpy(np.array(value))
     except (TypeError, ValueError):
         raise DataError(
-            f"{where}: a sample is {type(value).__name__}, not numbers; give the data set a transform that makes "
+            f"{where}: a sample is {type(value).__name__}, not numbers; give the data set a transform that "
+            "makes "
             "tensors of its samples"
         ) from None
 
 
 def _image(pixels: Any) -> Tensor:
-    """Turn pixels [height, width] or [height, width, channels] of whole numbers to 255 as torchvision does."""
+    """Turn pixels [height, width] or [height, width, channels] of whole numbers to 255 as torchvision
+    does.
+    """
     found = torch.from_numpy(np.array(pixels))
     found = found[None] if found.dim() == 2 else found.permute(2, 0, 1)
     return found if found.is_floating_point() else found.float() / 255
@@ -251,7 +277,8 @@ def _numbers(cells: Any, name: str, where: str) -> Tensor:
                                          np.stack(list(cells))))  # fmt: skip
     except (TypeError, ValueError):
         raise DataError(
-            f"{where}: the column {name!r} does not hold numbers of one shape; turn it into such with map(...)"
+            f"{where}: the column {name!r} does not hold numbers of one shape; turn it into such with "
+            "map(...)"
         ) from None
 
 
@@ -268,15 +295,19 @@ def _column(values: Any, name: str, where: str) -> Column:
     return array.astype(np.int64) if array.dtype.kind == "b" else array
 
 
-def _named(given: Any, what: str, columns: Sequence[str], where: str) -> str:
+def _named(given: Any, columns: Sequence[str], where: str) -> str:
     if given is None:
-        raise ConfigError(
-            f'{where}: name the column of the {what}s: data={{"set": …, "{what}": …}}; there are: '
-            f"{', '.join(columns)}"
-        )
+        raise _no_label(where, columns)
     if given not in columns:
         raise DataError(f"{where}: {UnknownNameError('column', str(given), columns)}")
     return str(given)
+
+
+def _no_label(where: str, columns: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f'{where}: name the column of the labels, as in data={{"set": …, "label": …}}; there are: '
+        f"{', '.join(columns)}"
+    )
 
 
 def _numbered(owner: Any, count: int, where: str) -> Tensor:

@@ -16,7 +16,7 @@ from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.execution import Execution
 from coterie.engine.plan import Plan, choose_execution
 from coterie.engine.simulator import Simulator
-from coterie.engine.sinks import Progress, RunSink
+from coterie.engine.sinks import Progress, RunSink, Watcher
 from coterie.experiment import World
 
 __all__ = ["described", "simulate"]
@@ -31,16 +31,20 @@ def simulate(
     stop: Callable[[], bool] = lambda: False,
     checkpoint_every: float = 30.0,
     execution: Callable[[Task], Execution] | None = None,
+    watcher: Watcher | None = None,
 ) -> bool:
     """Run an experiment to its end, or until `stop()`; returns whether it is finished.
 
     With `resume` it goes on from the sink's last checkpoint, to the same bits. `execution` is for
-    tests that compare one way of computing with another; the engine knows how to choose.
+    tests that compare one way of computing with another; the engine knows how to choose. What a `watcher`
+    raises ends the run, saved; where it gives a reason, the worlds of that stack are finished early.
     """
     fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
     first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
     sink.truncate_to(saved.mark if saved else {})
     sink.describe(*described(plan.worlds, plan.federations))
+    if watcher:
+        watcher.begun()
 
     total = sum(s.iterations for s in all_stacks)
     done = sum(s.iterations for s in all_stacks[:first])
@@ -48,7 +52,7 @@ def simulate(
         simulator = Simulator(
             stack, execution(stack.task) if execution else choose_execution(stack, progress), progress
         )
-        clock = time.monotonic()
+        clock, enough = time.monotonic(), False
 
         def save(simulator: Simulator = simulator, number: int = number) -> None:
             moment = Checkpoint(
@@ -62,16 +66,27 @@ def simulate(
             if progress:
                 progress.advance(done + simulator.t, total, 0)
         else:
-            _evaluate(simulator, sink, progress)
-        while simulator.t < stack.iterations:
+            enough = _evaluate(simulator, sink, progress, watcher)
+        while simulator.t < stack.iterations and not (enough and simulator.settled):
             if simulator.settled and stop():
                 save()
                 return False
             before = simulator.stepped
-            for row in simulator.step_to_next_event():
+            rows = simulator.step_to_next_event()
+            for row in rows:
                 sink.exchange(row)
-            if simulator.evaluation_due():
-                _evaluate(simulator, sink, progress)
+            due = enough or simulator.evaluation_due()
+            try:
+                if watcher and rows:
+                    watcher.exchanged(simulator.t, rows)
+                if due:
+                    due, enough = False, _evaluate(simulator, sink, progress, watcher) or enough
+            except Exception:
+                if watcher and simulator.settled:
+                    if due:  # an evaluation that would be missing for good
+                        _evaluate(simulator, sink, None, None)
+                    save()
+                raise
             if simulator.settled and time.monotonic() - clock > checkpoint_every:
                 save()
                 clock = time.monotonic()
@@ -83,10 +98,19 @@ def simulate(
     return True
 
 
-def _evaluate(simulator: Simulator, sink: RunSink, progress: Progress | None) -> None:
-    rows = simulator.evaluate()
-    for row in rows:
-        sink.metrics(row)
+def _evaluate(
+    simulator: Simulator, sink: RunSink, progress: Progress | None, watcher: Watcher | None
+) -> bool:
+    """Evaluate, and tell whether the watcher has seen enough."""
+    rows, enough = simulator.evaluate(), False
+    try:
+        if watcher:
+            enough = watcher.evaluated(simulator.t, simulator.stack.iterations, rows) is not None
+        if enough and simulator.settled and simulator.t < simulator.stack.iterations:
+            rows = simulator.last(rows)
+    finally:
+        for row in rows:
+            sink.metrics(row)
     if progress:
         by_name: dict[str, list[float]] = {}
         for row, member in zip(rows, simulator.stack.members, strict=True):
@@ -94,6 +118,7 @@ def _evaluate(simulator: Simulator, sink: RunSink, progress: Progress | None) ->
             scores = (a for a, counts in zip(row["personal"], honest, strict=True) if counts and a == a)
             by_name.setdefault(member.world.name, []).extend(scores)
         progress.evaluated({name: sum(a) / len(a) for name, a in by_name.items() if a})
+    return enough
 
 
 def described(

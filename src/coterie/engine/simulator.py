@@ -180,10 +180,12 @@ class Simulator:
                 "diverged": (~self._sound[m.clients]).nonzero().flatten().tolist(),
             }
             rows.append(row)
-        if self.t == self.stack.iterations:
-            for row, bits in zip(rows, self._correct(parts), strict=True):
-                row["correct"] = bits
-        return rows
+        return self.last(rows) if self.t == self.stack.iterations else rows
+
+    def last(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add to the rows of the last evaluation which personal test samples clients get right."""
+        parts = predictors(self.stack, self.clients, self.t)
+        return [{**row, "correct": bits} for row, bits in zip(rows, self._correct(parts), strict=True)]
 
     def _correct(self, parts: Sequence[Predictor]) -> list[str]:
         """Write, for each world, which personal test samples its clients get right, as in `metrics.jsonl`."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-__all__ = ["Progress", "RunSink"]
+__all__ = ["Progress", "RunSink", "Watcher"]
 
 
 class RunSink(Protocol):
@@ -55,4 +55,22 @@ class Progress(Protocol):
 
     def evaluated(self, accuracy: Mapping[str, float]) -> None:
         """Show the mean personal accuracy of each row of the table, as of now."""
+        ...
+
+
+class Watcher(Protocol):
+    """Somebody who is told what happens, as rows that are described in `coterie.runs`, and may end a run
+    early.
+    """
+
+    def begun(self) -> None:
+        """Take note that the run is about to begin, or to go on from its last checkpoint."""
+        ...
+
+    def exchanged(self, t: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take note of what clients heard at t, and made of it."""
+        ...
+
+    def evaluated(self, t: int, iterations: int, rows: Sequence[Mapping[str, Any]]) -> str | None:
+        """Take note of an evaluation; a sentence is the reason why these worlds end here."""
         ...

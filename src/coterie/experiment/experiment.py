@@ -25,6 +25,7 @@ from pydantic import BeforeValidator, PrivateAttr, ValidationError, model_valida
 
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.home import at_home
+from coterie.core.html import html_table
 from coterie.core.objects import Held, is_object, keep
 from coterie.core.toml import flat
 from coterie.experiment.files import read, settled
@@ -244,6 +245,21 @@ class Experiment(Section):
             if not method["train"]:
                 del method["train"]
         return values
+
+    def _repr_html_(self) -> str:
+        """Show the settings that are not the default, and how much there is to run."""
+        usual = flat(type(self)().plain())
+        mine = {
+            k: v for k, v in flat(self.plain()).items() if usual.get(k) != v and not k.startswith("methods.")
+        }
+        mine["methods"] = ", ".join(self.methods)
+        rows = [
+            [(key, False), (value if isinstance(value, str) else json.dumps(value), False)]
+            for key, value in sorted(mine.items())
+            if key != "name"
+        ]
+        note = f"{len(self.worlds())} worlds (method x seed x setting); other settings are the default."
+        return html_table(("", ""), rows, title=f"Experiment {self.name}", note=note, words=("",))
 
     def objects(self) -> dict[str, str]:
         """List what was given as an object that only this process has: paths of keys, and their names."""

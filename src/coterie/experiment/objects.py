@@ -1,7 +1,7 @@
 """Objects in the place of names: `Experiment(data=(x, y), model=MyNet, methods=[MyMethod(rate=0.1)])`.
 
-Each becomes what a TOML file would say: a name and options. What has no name that another process could use is
-held by `coterie.core.objects`, and the name carries a fingerprint of its content.
+Each becomes what a TOML file would say: a name and options. What has no name that another process could use
+is held by `coterie.core.objects`, and the name carries a fingerprint of its content.
 """
 
 from __future__ import annotations
@@ -119,14 +119,20 @@ class _Namer:
             return {"name": self._name(kind, given)}
         if dataclasses.is_dataclass(given):
             fields = [f for f in dataclasses.fields(given) if f.init]
-            options = {f.name: getattr(given, f.name) for f in fields if getattr(given, f.name) != _default(f)}
+            options = {
+                f.name: getattr(given, f.name) for f in fields if getattr(given, f.name) != _default(f)
+            }
             return {"name": self._name(kind, type(given)), **_options(options, path)}
         if kind == "model" and hasattr(given, "state_dict"):
             return {"name": self._hold(type(given).__name__, _copies(given), digest(given))}
         if kind == "model" and callable(given):
-            return {"name": self._hold(type(given).__name__, lambda inputs, classes: given(inputs, classes), digest(given))}
+            return {
+                "name": self._hold(
+                    type(given).__name__, lambda inputs, classes: given(inputs, classes), digest(given)
+                )
+            }
         raise ConfigError(
-            f"{path}: expected the name of a {kind}, a class, a function or an object made of a dataclass, got "
+            f"{path}: expected a name, a class, a function or an object made of a dataclass, got "
             f"{type(given).__name__}"
         )
 
@@ -178,7 +184,8 @@ def _options(given: Mapping[str, Any], path: str) -> dict[str, Any]:
     for key, value in given.items():
         if not _is_settings(value) or (isinstance(value, float) and not math.isfinite(value)):
             raise ConfigError(
-                f"{path}.{key}: expected text, a number or a list of them, so that the run folder can keep it, "
+                f"{path}.{key}: expected text, a number or a list of them, so that the run folder can keep "
+                "it, "
                 f"got {type(value).__name__}"
             )
     return {k: list(v) if isinstance(v, tuple) else v for k, v in given.items() if v is not None}

@@ -32,6 +32,7 @@ from coterie.core.data import Dataset, Federation, Partition, Scaling, Split
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.home import at_home
 from coterie.core.model_factory import build_model, input_type
+from coterie.core.own_data import as_dataset
 from coterie.core.registry import user_code
 from coterie.core.streams import Stream
 from coterie.experiment import Attackers, Data, Experiment, Plugin, World
@@ -39,7 +40,6 @@ from coterie.federation.allocation import allocate, personal_test, uniform_test
 from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins
 from coterie.federation.table import Table, table
 from coterie.federation.test_part import test_part
-from coterie.core.own_data import as_dataset
 from coterie.federation.validation import validate_dataset
 from coterie.federation.views import Views, names, views
 from coterie.plugins.partitions.iid import IidPartitioner

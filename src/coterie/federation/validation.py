@@ -9,6 +9,7 @@ from coterie.core.errors import DataError
 
 __all__ = ["validate_dataset"]
 
+
 def validate_dataset(data: Dataset, where: str) -> Dataset:
     """Check everything that the rest of the program relies on, and return the same data set."""
     if len(data.classes) < 2:

@@ -199,7 +199,7 @@ def _refuse_other(run: Run, experiment: Experiment) -> None:
     differ = [
         f"{key} (there {old.get(key, 'absent')!r}, now {new.get(key, 'absent')!r})"
         for key in dict.fromkeys((*old, *new))
-        if old.get(key) != new.get(key)
+        if old.get(key) != new.get(key) and key.partition(".")[0] not in ("name", "search", "home")
     ]
     objects = there.objects().keys() | experiment.objects().keys()
     fingerprints = any(text.startswith(f"{key}.name (") for key in objects for text in differ)

@@ -39,7 +39,8 @@ def fit_for_peers(experiment: Experiment) -> None:
         )
     for path, name in experiment.objects().items():
         raise ConfigError(
-            f"{path}: {name!r} is an object of Python in this process, and peers are processes of their own; move "
+            f"{path}: {name!r} is an object of Python in this process, and peers are processes of their "
+            "own; move "
             "it to a module and name it there"
         )
     if experiment.device != "cpu":
