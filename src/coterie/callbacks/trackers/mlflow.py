@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import get_args
 
@@ -19,15 +20,15 @@ class MLflow(Callback):
     """Logs settings, mean scores of each method and seed, and the files of the results."""
 
     def __init__(self, uri: str | None = None, experiment: str = "coterie") -> None:
-        """`uri`: where MLflow keeps its runs; by default as MLflow is set up, which is `mlflow.db` or
-        $MLFLOW_TRACKING_URI.
-        """
+        """`uri`: where MLflow keeps its runs; by default $MLFLOW_TRACKING_URI, or else `mlruns` in the run folder."""
         from mlflow.tracking import MlflowClient
 
-        self._client, self._experiment = MlflowClient(uri), experiment
+        self._connect, self._uri, self._experiment = MlflowClient, uri, experiment
         self._run = ""
 
     def on_begin(self, run: Run, earlier: Sequence[Evaluation]) -> None:
+        uri = self._uri or os.environ.get("MLFLOW_TRACKING_URI") or (run.path / "mlruns").resolve().as_uri()
+        self._client = self._connect(uri)
         known = self._client.get_experiment_by_name(self._experiment)
         number = known.experiment_id if known else self._client.create_experiment(self._experiment)
         self._run = self._client.create_run(number, run_name=run.config["name"]).info.run_id
