@@ -120,7 +120,10 @@ def score(found: Run) -> float:
         (TensorDataset(torch.from_numpy(X), torch.from_numpy(Y)), ("0", "1", "2")),
         (Items(), Items.classes),
         (Subset(Items(), range(90)), Items.classes),
-        (OwnDataset(Samples(torch.from_numpy(X), torch.from_numpy(Y)), None, ("u", "v", "w")), ("u", "v", "w")),
+        (
+            OwnDataset(Samples(torch.from_numpy(X), torch.from_numpy(Y)), None, ("u", "v", "w")),
+            ("u", "v", "w"),
+        ),
         ({"set": [(X[:60], Y[:60]), (X[60:], Y[60:])], "clients": 2}, ("0", "1", "2")),
         (Synthetic(groups=1, classes=3, features=4), ("0", "1", "2")),
     ],
@@ -147,7 +150,9 @@ def test_owners_are_the_clients() -> None:
     assert experiment(data={"set": (X, Y), "owner": np.arange(120) // 60}).data.clients == 2
 
 
-@pytest.mark.parametrize("indices", [[range(10), [20, 30, 40, 50]], {"ann": list(range(10)), "bob": [20, 30, 40, 50]}])
+@pytest.mark.parametrize(
+    "indices", [[range(10), [20, 30, 40, 50]], {"ann": list(range(10)), "bob": [20, 30, 40, 50]}]
+)
 def test_lists_of_indices_per_client(indices: Any) -> None:
     e = experiment(data={"set": (X, Y), "indices": indices})
     assert e.data.clients == 2
@@ -270,7 +275,7 @@ def test_methods_as_classes_and_instances() -> None:
     assert e.algorithm("KD-PDFL") == KDPDFL(tau=0.1)
     named = experiment(methods={"mine": Deaf(rate=0.25), "Local": "Local"})
     assert named.algorithm("mine") == Deaf(rate=0.25)
-    with pytest.raises(ConfigError, match="two of the list are called 'Deaf'.* labels"):
+    with pytest.raises(ConfigError, match=r"two of the list are called 'Deaf'.* labels"):
         experiment(methods=[Deaf(rate=0.1), Deaf(rate=0.2)])
     with pytest.raises(ConfigError, match=r"methods\.0: expected a name, a class"):
         experiment(methods=[3j])
@@ -280,7 +285,10 @@ def test_objects_give_what_names_give(tmp_path: Path) -> None:
     by_object = experiment(model=Net, methods=[KDPDFL(), "Local"], data=Synthetic(groups=1, classes=3))
     names = {"set": {"name": "synthetic", "groups": 1, "classes": 3}}
     by_name = experiment(model="tests.test_objects:Net", methods=["KD-PDFL", "Local"], data=names)
-    files = [run(e, tmp_path / n, plots=False).path / "metrics.jsonl" for e, n in ((by_object, "a"), (by_name, "b"))]
+    files = [
+        run(e, tmp_path / n, plots=False).path / "metrics.jsonl"
+        for e, n in ((by_object, "a"), (by_name, "b"))
+    ]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
@@ -311,7 +319,9 @@ def test_a_run_with_objects_asks_for_the_same_again(tmp_path: Path) -> None:
     out = tmp_path / "run"
     first = score(run(experiment(), out, plots=False))
     assert score(run(experiment(), out, resume=True, plots=False)) == first
-    with pytest.raises(RunError, match=r"data\.set\.name \(there 'object arrays .* fingerprint of its content"):
+    with pytest.raises(
+        RunError, match=r"data\.set\.name \(there 'object arrays .* fingerprint of its content"
+    ):
         run(experiment(data=(X + 1, Y)), out, resume=True)
     found = subprocess.run(
         ["coterie", "run", "--resume", "--out", str(out)],

@@ -16,6 +16,7 @@ from coterie.cli import (
     check,
     dashboard,
     data,
+    doctor,
     leaderboard,
     ls,
     new,
@@ -42,6 +43,9 @@ _EXTRAS = {
     "peer": ("cryptography", "google", "grpc", "prometheus_client"),
     "dashboard": ("starlette", "uvicorn"),
     "ray": ("ray",),
+    "tensorboard": ("tensorboard",),
+    "mlflow": ("mlflow",),
+    "wandb": ("wandb",),
 }
 """Top-level modules that each extra brings."""
 
@@ -76,6 +80,7 @@ app = typer.Typer(
 )
 for verb in (
     run, tune, sweep, leaderboard, ls, show, plot, dashboard, report, new, check, reproduce, swarm, replay,
+    doctor,
 ):  # fmt: skip
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 app.add_typer(data.data, name="data")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import complete
 from coterie.cli.common import Data, Device, Json, Seeds, Sets, overrides, starting
 
 __all__ = ["run"]
@@ -16,7 +17,9 @@ def run(
     experiment: Annotated[
         str | None,
         typer.Argument(
-            metavar="FILE.toml | PRESET", help="What to run; `coterie ls presets` lists the built-in ones."
+            metavar="FILE.toml | PRESET",
+            autocompletion=complete.experiments,
+            help="What to run; `coterie ls presets` lists the built-in ones.",
         ),
     ] = None,
     sets: Sets = None,
@@ -29,6 +32,15 @@ def run(
     checkpoint: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Save a checkpoint this often.")
     ] = 30.0,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER",
+            autocompletion=complete.trackers,
+            help="Tell tensorboard, mlflow or wandb how it goes; repeatable. What they write lies in the run "
+            "folder.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run an experiment: all methods and seeds in one batched run, then a table and pictures.
@@ -45,26 +57,32 @@ def run(
     """
     from coterie.cli.common import leave
     from coterie.core.errors import ConfigError
-    from coterie.runs import Run, tables
-    from coterie.runs.results import table
-    from coterie.storage.files import to_json_bytes
+    from coterie.runs import tables
 
+    console = tables.console(stderr=as_json)
+    if not console.is_terminal:
+        console.print(f"reading {experiment or out} ...", highlight=False, markup=False, soft_wrap=True)
     if experiment is None:
         if not (resume and out):
             raise ConfigError(
                 "name a FILE.toml or a preset (try: coterie run quickstart), or --resume with --out"
             )
+        from coterie.runs import Run
+
         experiment = str(Run(out).path / "experiment.toml")
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
     with starting(f"reading {experiment}"):
         from coterie.api import Stopped
         from coterie.api import run as simulate
+        from coterie.callbacks import tracker
         from coterie.experiment import Experiment
         from coterie.progress import progress
+        from coterie.runs.results import table
+        from coterie.storage.files import to_json_bytes
 
         chosen = Experiment.load(experiment, changes)
-    console = tables.console(stderr=as_json)
+        trackers = [tracker(name) for name in track or []]
     try:
         with progress(console, chosen) as shown:
             result = simulate(
@@ -74,6 +92,7 @@ def run(
                 data=data,
                 plots=plots,
                 progress=shown,
+                callbacks=trackers,
                 checkpoint_every=checkpoint,
             )
     except Stopped as stopped:

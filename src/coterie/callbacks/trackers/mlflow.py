@@ -20,7 +20,9 @@ class MLflow(Callback):
     """Logs settings, mean scores of each method and seed, and the files of the results."""
 
     def __init__(self, uri: str | None = None, experiment: str = "coterie") -> None:
-        """`uri`: where MLflow keeps its runs; by default $MLFLOW_TRACKING_URI, or else `mlruns` in the run folder."""
+        """`uri`: where MLflow keeps its runs; by default $MLFLOW_TRACKING_URI, or else `mlruns` in the run
+        folder.
+        """
         from mlflow.tracking import MlflowClient
 
         self._connect, self._uri, self._experiment = MlflowClient, uri, experiment
