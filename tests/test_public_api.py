@@ -27,8 +27,10 @@ def test_the_exported_names() -> None:
     assert coterie.__all__ == [
         "Algorithm",
         "Batch",
+        "Callback",
         "Context",
         "CoterieError",
+        "EarlyStopping",
         "Experiment",
         "Inbox",
         "Info",

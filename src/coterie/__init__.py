@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coterie.api import run
+    from coterie.callbacks import Callback, EarlyStopping
     from coterie.core.algorithm import Algorithm
     from coterie.core.errors import CoterieError
     from coterie.core.messages import weighted_sum
@@ -28,8 +29,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Algorithm",
     "Batch",
+    "Callback",
     "Context",
     "CoterieError",
+    "EarlyStopping",
     "Experiment",
     "Inbox",
     "Info",
@@ -64,6 +67,7 @@ _HOMES = {
     ),
     "coterie.experiment": ("Experiment",),
     "coterie.runs": ("Run",),
+    "coterie.callbacks": ("Callback", "EarlyStopping"),
     "coterie.api": ("run",),
 }
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from coterie.callbacks import Callback, Watch
 from coterie.core.errors import RunError
 from coterie.core.home import data_folder
 from coterie.core.signals import stop_on_signal
@@ -16,6 +18,7 @@ from coterie.engine.plan import prepare, tf32
 from coterie.engine.runner import simulate
 from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment
+from coterie.progress import automatic
 from coterie.runs import Run, RunFolder, free_name
 
 __all__ = ["Stopped", "run"]
@@ -36,7 +39,8 @@ def run(
     resume: bool = False,
     data: str | Path | None = None,
     plots: bool = True,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
+    callbacks: Sequence[Callback] = (),
     checkpoint_every: float = 30.0,
     exchanges: bool = True,
     models: bool | None = None,
@@ -45,14 +49,42 @@ def run(
 
     `out` is the run folder, by default `runs/<name>`, numbered if that is taken. `resume` continues the
     run in that folder from its last checkpoint. `data` is where data sets lie, by default
-    $COTERIE_DATA. `checkpoint_every` is the number of seconds between checkpoints. Without `exchanges`,
-    who listened to whom is not kept. `models`: keep the final models (`Run.model`); None: unless they are
-    large (`coterie.engine.final_models.MOST_BYTES`).
+    $COTERIE_DATA. `progress` is shown in a terminal and in a notebook, unless it is False. `callbacks` are
+    told of exchanges and evaluations, and may end the run early. `checkpoint_every` is the number of seconds
+    between checkpoints. Without `exchanges`, who listened to whom is not kept. `models`: keep the final
+    models (`Run.model`); None: unless they are large (`coterie.engine.final_models.MOST_BYTES`).
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.load(experiment)
     default = Path("runs") / experiment.name
     path = Path(out) if out is not None else default if resume else free_name(default)
+    with _shown(progress, experiment) as display:
+        return _run(
+            experiment, path, resume, data, plots, display, callbacks, checkpoint_every, exchanges, models
+        )
+
+
+def _shown(
+    progress: Progress | bool | None, experiment: Experiment
+) -> AbstractContextManager[Progress | None]:
+    if progress is None or progress is True:
+        return automatic(experiment)
+    return nullcontext(progress or None)
+
+
+def _run(
+    experiment: Experiment,
+    path: Path,
+    resume: bool,
+    data: str | Path | None,
+    plots: bool,
+    progress: Progress | None,
+    callbacks: Sequence[Callback],
+    checkpoint_every: float,
+    exchanges: bool,
+    models: bool | None,
+) -> Run:
+    watch = Watch(callbacks, path, resume)
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
     with opened as folder, stop_on_signal() as asked, tf32(experiment.tf32):
         folder.keeps_exchanges = exchanges
@@ -72,20 +104,29 @@ def run(
                 stop=asked.is_set,
                 checkpoint_every=checkpoint_every,
                 most_models=MOST_BYTES if models is None else sys.maxsize * models,
+                watcher=watch if callbacks else None,
             )
         except BaseException as error:
             if report.moved or not resume:  # a run that cannot be resumed stays as it was
                 report.status("failed")
-            error.add_note(f"continue with: coterie run --resume --out {shlex.quote(str(path))}")
+            watch.ended(error)
+            again = f"coterie run --resume --out {shlex.quote(str(path))}"
+            if experiment.objects():
+                again = f"run(experiment, {str(path)!r}, resume=True), with the same objects"
+            error.add_note(f"continue with: {again}")
             raise
-        report.status("done" if finished else "stopped")
         if not finished:
-            raise Stopped(path, report.done, report.total)
+            report.status("stopped")
+            stopped = Stopped(path, report.done, report.total)
+            watch.ended(stopped)
+            raise stopped
+        report.status("done", **({"stopped_early": watch.enough} if watch.enough else {}))
         folder.summarize()
         found = Run(path)
         if plots:
             report.stage("drawing the pictures")
             found.plot()
+        watch.ended(None)
         return found
 
 

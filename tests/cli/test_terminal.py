@@ -21,8 +21,8 @@ from rich.console import Console
 from benchmarks import cli as benchmarks
 from benchmarks.simulator.tables import table
 from coterie.cli import app
-from coterie.cli.progress.run import _Bar
 from coterie.core.registry import KINDS, describe, registered
+from coterie.progress import _Bar
 from tests.cli.conftest import Command
 
 # Help.

@@ -16,6 +16,7 @@ from coterie.cli import (
     check,
     dashboard,
     data,
+    doctor,
     export,
     leaderboard,
     ls,
@@ -44,6 +45,9 @@ _EXTRAS = {
     "peer": ("cryptography", "google", "grpc", "prometheus_client"),
     "dashboard": ("starlette", "uvicorn"),
     "ray": ("ray",),
+    "tensorboard": ("tensorboard",),
+    "mlflow": ("mlflow",),
+    "wandb": ("wandb",),
 }
 """Top-level modules that each extra brings."""
 
@@ -78,7 +82,7 @@ app = typer.Typer(
 )
 for verb in (
     run, tune, sweep, leaderboard, ls, show, export, predict, plot, dashboard, report, new, check, reproduce,
-    swarm, replay,
+    swarm, replay, doctor,
 ):  # fmt: skip
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 app.add_typer(data.data, name="data")

@@ -6,13 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
+from coterie.cli import complete
 from coterie.cli.common import Data, Json, Sets, overrides, starting
 
 __all__ = ["check"]
 
 
 def check(
-    experiment: Annotated[str, typer.Argument(metavar="FILE.toml | PRESET", help="What to check.")],
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.toml | PRESET", autocompletion=complete.experiments, help="What to check."
+        ),
+    ],
     sets: Sets = None,
     data: Data = None,
     as_json: Json = False,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from coterie.cli import complete
 from coterie.core.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -20,7 +21,12 @@ __all__ = ["Data", "Device", "Jobs", "Json", "Seeds", "Sets", "found", "leave", 
 
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as train.lr=0.1; repeatable."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        autocompletion=complete.settings,
+        help="Change a setting, such as train.lr=0.1; repeatable.",
+    ),
 ]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Run seeds 0 to N-1.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]

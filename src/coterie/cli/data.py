@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coterie.cli import complete
 from coterie.cli.common import Json, starting
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ data = typer.Typer(
     no_args_is_help=True,
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="One of `coterie data ls`, such as emnist.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", autocompletion=complete.data_sets, help="One of `coterie data ls`, such as emnist."
+    ),
+]
 Root = Annotated[
     Path | None,
     typer.Option(
@@ -46,13 +52,14 @@ def ls(root: Root = None, as_json: Json = False) -> None:
     import json
 
     from coterie.data_files.catalogue import catalogue
+    from coterie.data_files.fetch import state
     from coterie.runs import tables
 
     with starting("looking for data sets"):
         entries = catalogue()
     found: dict[str, dict[str, Any]] = {
         name: {
-            "state": _state(entry, root),
+            "state": state(entry, root),
             "size": _size(entry, root),
             "where": str(entry.place(root)),
             "what": entry.about,
@@ -76,7 +83,7 @@ def ls(root: Root = None, as_json: Json = False) -> None:
 
 
 @data.command()
-def fetch(name: Name, root: Root = None) -> None:
+def fetch(name: Name, root: Root = None, as_json: Json = False) -> None:
     """Fetch a data set, or say how to get it by hand. What was stopped goes on where it stopped.
 
     Examples:
@@ -85,37 +92,48 @@ def fetch(name: Name, root: Root = None) -> None:
 
       coterie data fetch emnist-byclass --data /big/disk
     """
+    import json
+
     from coterie.data_files.fetch import fetch
 
     entry = _entry(name)
     try:
-        with _bar() as bar:
+        with _bar(stderr=as_json) as bar:
             folder = fetch(entry, root, _Watch(bar), time.sleep)
     except KeyboardInterrupt:
         typer.secho("stopped; the same command goes on from here", fg="yellow", err=True)
         raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps({"name": entry.name, "folder": str(folder), "terms": entry.terms}, indent=2))
+        return
     typer.echo(f"{entry.name} is in {folder}")
     typer.echo(f"source    {entry.terms}")
 
 
 @data.command()
-def verify(name: Name, root: Root = None) -> None:
+def verify(name: Name, root: Root = None, as_json: Json = False) -> None:
     """Compare the files of a data set with the sizes and checksums of the official ones.
 
     Example:  coterie data verify emnist
     """
+    import json
+
     from coterie.core.errors import DataError
     from coterie.data_files.fetch import flaw
 
     entry = _entry(name)
     folder = entry.place(root)
-    flaws = []
+    flaws, files = [], {}
     needed = entry.needed(folder)
     for file in needed:
         if wrong := flaw(folder / file.name, file):
             flaws.append(f"{file.name} is {wrong}")
         told = wrong or ("sound" if file.checksum else "here (its checksum is not known)")
-        typer.echo(f"{folder / file.name}: {told}")
+        files[file.name] = {"state": wrong or "sound", "checked": bool(file.checksum)}
+        if not as_json:
+            typer.echo(f"{folder / file.name}: {told}")
+    if as_json:
+        typer.echo(json.dumps({"name": entry.name, "folder": str(folder), "files": files}, indent=2))
     if flaws:
         raise DataError(
             f"{entry.name}: {len(flaws)} of {len(needed)} files in {folder} are not sound "
@@ -130,18 +148,6 @@ def _entry(name: str) -> Entry:
         return find_entry(name)
 
 
-def _state(entry: Entry, root: Path | None) -> str:
-    from coterie.data_files.fetch import flaw
-
-    folder = entry.place(root)
-    flaws = [flaw(folder / file.name, file, thorough=False) for file in entry.needed(folder)]
-    if all(wrong == "missing" for wrong in flaws):
-        return "absent"
-    if "missing" in flaws:
-        return "incomplete"
-    return "damaged" if any(flaws) else "present"
-
-
 def _size(entry: Entry, root: Path | None) -> int:
     """Sum up the official sizes in bytes, or where they are not known those of the files that are here."""
     folder = entry.place(root)
@@ -153,12 +159,12 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-def _bar() -> Progress:
+def _bar(*, stderr: bool = False) -> Progress:
     """Make a bar, for a terminal: how much has arrived, how fast, and how long the rest will take."""
     from rich import progress
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True, stderr=stderr)
     return progress.Progress(
         progress.BarColumn(bar_width=None),
         progress.DownloadColumn(),

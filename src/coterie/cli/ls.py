@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from coterie.cli import complete
 from coterie.cli.common import Json, starting
 
 __all__ = ["ls"]
@@ -19,11 +20,15 @@ def ls(
         str | None,
         typer.Argument(
             metavar="KIND",
+            autocompletion=complete.kinds,
             help="algorithms, attacks, channels, datasets, distances, models, partitions, "
             "presets, runs, shifts, topologies",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show the options of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", autocompletion=complete.names, help="Show the options of this one."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List what there is, one line each; with a name, its options.

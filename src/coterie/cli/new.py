@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import complete
+
 __all__ = ["new"]
 
 
@@ -16,7 +18,13 @@ def new(
         str, typer.Argument(metavar="NAME", help="The experiment's name; NAME.toml is written here.")
     ],
     source: Annotated[
-        str, typer.Option("--from", metavar="PRESET | FILE.toml", help="The experiment to begin from.")
+        str,
+        typer.Option(
+            "--from",
+            metavar="PRESET | FILE.toml",
+            autocompletion=complete.experiments,
+            help="The experiment to begin from.",
+        ),
     ] = "quickstart",
 ) -> None:
     """Write NAME.toml, an experiment with every setting, its default and what it means.

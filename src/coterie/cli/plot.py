@@ -7,19 +7,30 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import complete
+from coterie.cli.common import Json
+
 __all__ = ["plot"]
 
 
 def plot(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its name under runs/.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", autocompletion=complete.runs, help="A run folder, or its name under runs/."
+        ),
+    ],
     out: Annotated[Path | None, typer.Option(help="Where to put the pictures; by default RUN/plots.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Draw the pictures of a run: accuracy curves, who listens to whom, who has which labels, what it cost.
 
     Example:  coterie plot runs/quickstart --out pictures
     """
+    import json
+
     from coterie.cli.common import found
     from coterie.runs import Run
 
-    for picture in Run(found(run)).plot(out):
-        typer.echo(picture)
+    pictures = [str(picture) for picture in Run(found(run)).plot(out)]
+    typer.echo(json.dumps({"pictures": pictures}, indent=2) if as_json else "\n".join(pictures))

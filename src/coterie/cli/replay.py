@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.common import Data, starting
+from coterie.cli.common import Data, Json, starting
+
+if TYPE_CHECKING:
+    from coterie.replay.replay import Agreement
 
 __all__ = ["replay"]
 
@@ -23,6 +26,7 @@ def replay(
             min=0, help="The largest difference allowed; by default 1e-3 (float32), 1e-9 (float64)."
         ),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Compute again, in the simulator, what real peers did: every step, mix and broadcast of their journals.
 
@@ -32,12 +36,13 @@ def replay(
     """
     from coterie.core.errors import ConfigError
     from coterie.runs import tables
+    from coterie.storage.files import to_json_bytes
 
     if missing := [str(folder) for folder in logs if not folder.is_dir()]:
         raise ConfigError(f"{', '.join(missing)}: no such folder; name the state folders of peers")
     with starting("reading the journals"):
         from coterie.replay import replay as again
-    console = tables.console()
+    console = tables.console(stderr=as_json)
     with console.status("computing again") as shown:
         found = again(
             logs,
@@ -45,6 +50,9 @@ def replay(
             lambda peer, done, rows: shown.update(f"computing again: {peer} {done}/{rows}"),
             tolerance,
         )
+    if as_json:
+        typer.echo(to_json_bytes([_plain(one) for one in found], indent=2), nl=False)
+        raise typer.Exit(0 if all(one.agrees for one in found) else 1)
     rows = [
         (
             one.peer,
@@ -79,3 +87,8 @@ def replay(
             'peers with dtype = "float64" tell it from a fault.',
         )
     raise typer.Exit(1)
+
+
+def _plain(one: Agreement) -> dict[str, Any]:
+    parted = None if one.parted is None else one.parted._asdict()
+    return {**one._asdict(), "parted": parted, "agrees": one.agrees}

@@ -7,12 +7,19 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import complete
+
 __all__ = ["report"]
 
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, leaderboards, or names under runs/.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            autocompletion=complete.runs,
+            help="Run folders, leaderboards, or names under runs/.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file.")] = Path("report.html"),
     pictures: Annotated[

@@ -67,7 +67,7 @@ def reproduce(
 
     with starting(f"reading {target}"):
         from coterie.api import Stopped
-        from coterie.cli.progress.run import progress
+        from coterie.progress import progress
         from coterie.studies.reproduce import reproduction
 
     console = tables.console(stderr=as_json)

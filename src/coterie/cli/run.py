@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import complete
 from coterie.cli.common import Data, Device, Json, Seeds, Sets, overrides, starting
 
 __all__ = ["run"]
@@ -16,7 +17,9 @@ def run(
     experiment: Annotated[
         str | None,
         typer.Argument(
-            metavar="FILE.toml | PRESET", help="What to run; `coterie ls presets` lists the built-in ones."
+            metavar="FILE.toml | PRESET",
+            autocompletion=complete.experiments,
+            help="What to run; `coterie ls presets` lists the built-in ones.",
         ),
     ] = None,
     sets: Sets = None,
@@ -32,6 +35,15 @@ def run(
     models: Annotated[
         bool | None,
         typer.Option(help="Keep the final models, for coterie export; by default those below 2 GB."),
+    ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TRACKER",
+            autocompletion=complete.trackers,
+            help="Tell tensorboard, mlflow or wandb how it goes; repeatable. What they write lies in the run "
+            "folder.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -49,26 +61,32 @@ def run(
     """
     from coterie.cli.common import leave
     from coterie.core.errors import ConfigError
-    from coterie.runs import Run, tables
-    from coterie.runs.results import table
-    from coterie.storage.files import to_json_bytes
+    from coterie.runs import tables
 
+    console = tables.console(stderr=as_json)
+    if not console.is_terminal:
+        console.print(f"reading {experiment or out} ...", highlight=False, markup=False, soft_wrap=True)
     if experiment is None:
         if not (resume and out):
             raise ConfigError(
                 "name a FILE.toml or a preset (try: coterie run quickstart), or --resume with --out"
             )
+        from coterie.runs import Run
+
         experiment = str(Run(out).path / "experiment.toml")
     changes = overrides(sets or [])
     changes |= {k: v for k, v in (("seeds", seeds), ("device", device)) if v is not None}
     with starting(f"reading {experiment}"):
         from coterie.api import Stopped
         from coterie.api import run as simulate
-        from coterie.cli.progress.run import progress
+        from coterie.callbacks import tracker
         from coterie.experiment import Experiment
+        from coterie.progress import progress
+        from coterie.runs.results import table
+        from coterie.storage.files import to_json_bytes
 
         chosen = Experiment.load(experiment, changes)
-    console = tables.console(stderr=as_json)
+        trackers = [tracker(name) for name in track or []]
     try:
         with progress(console, chosen) as shown:
             result = simulate(
@@ -78,6 +96,7 @@ def run(
                 data=data,
                 plots=plots,
                 progress=shown,
+                callbacks=trackers,
                 checkpoint_every=checkpoint,
                 models=models,
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coterie.cli import complete
 from coterie.cli.common import Json
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ __all__ = ["show"]
 def show(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="A folder of a run or a sweep, or its name in runs/ or sweeps/."),
+        typer.Argument(
+            metavar="RUN",
+            autocompletion=complete.runs,
+            help="A folder of a run or a sweep, or its name in runs/ or sweeps/.",
+        ),
     ],
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.common import Data, Sets, overrides, starting
+from coterie.cli import complete
+from coterie.cli.common import Data, Json, Sets, overrides, starting
 
 __all__ = ["swarm"]
 
@@ -18,7 +19,12 @@ __all__ = ["swarm"]
 def swarm(
     n: Annotated[int, typer.Option("-n", min=2, max=200, help="How many peers.")] = 8,
     preset: Annotated[
-        str, typer.Option(metavar="FILE.toml | PRESET", help="The experiment whose data are dealt to them.")
+        str,
+        typer.Option(
+            metavar="FILE.toml | PRESET",
+            autocompletion=complete.experiments,
+            help="The experiment whose data are dealt to them.",
+        ),
     ] = "quickstart",
     method: Annotated[str, typer.Option(help="The method of that experiment.")] = "KD-PDFL",
     iterations: Annotated[int, typer.Option(min=1, help="Local iterations of each peer.")] = 500,
@@ -38,6 +44,7 @@ def swarm(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port of the page; 0 takes any free one.")
     ] = 8765,
+    as_json: Json = False,
 ) -> None:
     """See real peers learn from each other: n processes on loopback, mutual TLS, a throw-away CA, no server.
 
@@ -57,6 +64,7 @@ def swarm(
     from coterie.core.signals import stop_on_signal
     from coterie.runs import free_name, tables
     from coterie.runs.results import table
+    from coterie.storage.files import to_json_bytes
 
     changes = {"data.clients": n, "train.iterations": iterations, "seeds": 1, "grid": {}, "name": "swarm"}
     changes |= overrides(sets or [])
@@ -73,10 +81,10 @@ def swarm(
         )
     if method not in chosen.methods:
         raise UnknownNameError(f"method of {preset}", method, chosen.methods)
-    console = tables.console()
+    console = tables.console(stderr=as_json)
     folder = out or free_name(Path("runs") / "swarm")
     with contextlib.ExitStack() as beside:
-        page = beside.enter_context(_page(folder, chosen.data.clients, port)) if dashboard else None
+        page = beside.enter_context(_page(folder, chosen.data.clients, port, as_json)) if dashboard else None
         with stop_on_signal() as asked, progress(console, chosen, method) as shown:
             result = fly(
                 chosen,
@@ -88,19 +96,22 @@ def swarm(
                 rate=rate or None,
                 plots=plots,
             )
-        console.print(table(result.summary()))
-        typer.echo(f"results   {result.path}")
+        if as_json:
+            typer.echo(to_json_bytes(result.summary(), indent=2), nl=False)
+        else:
+            console.print(table(result.summary()))
+        typer.echo(f"results   {result.path}", err=as_json)
         for picture in sorted((result.path / "plots").glob("*.png")):
-            typer.echo(f"picture   {picture}")
-        typer.echo(f"check it  coterie replay {result.path}")
+            typer.echo(f"picture   {picture}", err=as_json)
+        typer.echo(f"check it  coterie replay {result.path}", err=as_json)
         if page is not None and not asked.is_set():
-            typer.echo("dashboard  it stays until Ctrl-C")
+            typer.echo("dashboard  it stays until Ctrl-C", err=as_json)
             with contextlib.suppress(KeyboardInterrupt):
                 page.join()
 
 
 @contextlib.contextmanager
-def _page(folder: Path, peers: int, port: int) -> Iterator[Thread]:
+def _page(folder: Path, peers: int, port: int, as_json: bool) -> Iterator[Thread]:
     """Serve the live page over the peers that are about to start, and over their results."""
     from coterie.dashboard.app import prepare
     from coterie.dashboard.live import SwarmSource
@@ -109,6 +120,6 @@ def _page(folder: Path, peers: int, port: int) -> Iterator[Thread]:
 
     with contextlib.closing(SwarmSource(states(folder, peers), run=folder.resolve().name)) as swarm:
         served = prepare(RunIndex(folder, swarm), port=port)
-        typer.echo(f"dashboard  {served.address}{SWARM_PAGE}")
+        typer.echo(f"dashboard  {served.address}{SWARM_PAGE}", err=as_json)
         with served.meanwhile() as thread:
             yield thread

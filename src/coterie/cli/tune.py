@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import complete
 from coterie.cli.common import Data, Device, Json, Sets, overrides, starting
 
 __all__ = ["tune"]
@@ -15,7 +16,12 @@ __all__ = ["tune"]
 
 def tune(
     experiment: Annotated[
-        str, typer.Argument(metavar="FILE.toml | PRESET", help="What to tune; its \\[search] says over what.")
+        str,
+        typer.Argument(
+            metavar="FILE.toml | PRESET",
+            autocompletion=complete.experiments,
+            help="What to tune; its \\[search] says over what.",
+        ),
     ],
     budget: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try of every method.")],
     seeds: Annotated[
@@ -50,8 +56,8 @@ def tune(
 
     changes = overrides(sets or []) | ({"device": device} if device is not None else {})
     with starting(f"reading {experiment}"):
-        from coterie.cli.progress.run import progress
         from coterie.experiment import Experiment
+        from coterie.progress import progress
         from coterie.studies.tuning import report
         from coterie.studies.tuning import tune as search
 

@@ -75,10 +75,15 @@ def build_model(
         try:
             inspect.signature(built).bind(inputs, classes)
         except TypeError as error:
-            raise ConfigError(
-                f"model {name!r} must take the shape of a sample and the number of classes first, then its "
-                f"options: (inputs, classes, ...), got {inspect.signature(built.func)}: {error}"
-            ) from None
+            if not _needs_nothing(built):
+                raise ConfigError(
+                    f"model {name!r} must take the shape of a sample and the number of classes first, then "
+                    "its "
+                    f"options: (inputs, classes, ...), or nothing but options, got "
+                    f"{inspect.signature(built.func)}: {error}"
+                ) from None
+            made_for_these = built
+            built = lambda inputs, classes: made_for_these()  # noqa: E731
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # a layer that cannot be reset keeps what it draws here
         what = f"model {name!r} cannot be built for inputs of shape {inputs} and {classes} classes"
@@ -87,6 +92,15 @@ def build_model(
     if not isinstance(made, nn.Module):
         raise ConfigError(f"model {name!r} gives {type(made).__name__}, not an nn.Module")
     return made
+
+
+def _needs_nothing(made_by: functools.partial[Any]) -> bool:
+    """Tell whether a model knows the shapes of its data itself."""
+    try:
+        inspect.signature(made_by).bind()
+    except TypeError:
+        return False
+    return True
 
 
 def _differ(one: Tensor, other: Tensor | None) -> bool:

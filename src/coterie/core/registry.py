@@ -32,6 +32,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError, out_of_memory
 from coterie.core.home import beside, home
+from coterie.core.objects import is_object, recall
 from coterie.core.values import allowed
 
 __all__ = [
@@ -148,7 +149,9 @@ def package_of(plugin: Any) -> str | None:
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Find the plugin called `name`, or import the object that `"pkg.mod:Name"` names."""
+    """Find the plugin called `name`, import what `"pkg.mod:Name"` names, or take an object that is held."""
+    if is_object(name):
+        return recall(name)
     if ":" in name:
         return _imported(kind, name)
     plugins = registered(kind)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coterie.core.errors import ConfigError
 
-__all__ = ["assignment", "dumps", "flat"]
+__all__ = ["assignment", "dumps", "flat", "texts"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -43,6 +43,15 @@ def flat(values: Mapping[str, Any], separator: str = ".", prefix: str = "") -> d
         path = prefix + key
         found |= flat(value, separator, path + separator) if isinstance(value, Mapping) else {path: value}
     return found
+
+
+def texts(values: Any) -> Iterator[str]:
+    """Find all text in nested tables and lists; keys are not among it."""
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, Mapping | list | tuple):
+        for value in values.values() if isinstance(values, Mapping) else values:
+            yield from texts(value)
 
 
 def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:

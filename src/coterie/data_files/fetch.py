@@ -22,7 +22,7 @@ from coterie.core.errors import DataError
 from coterie.data_files.catalogue import Download, Entry, File, reading
 from coterie.storage.atomic import replacing
 
-__all__ = ["NetworkError", "Pause", "Watch", "digest", "download", "fetch", "flaw", "unpack"]
+__all__ = ["NetworkError", "Pause", "Watch", "digest", "download", "fetch", "flaw", "state", "unpack"]
 
 TRIES = 5
 """Failures in a row, without a byte more, after which to give up."""
@@ -87,6 +87,17 @@ def _downloaded(source: Download, folder: Path, watch: Watch, pause: Pause) -> P
         watch.notice(f"fetching {source.url}, {source.size / 1e6:,.1f} MB, to {path}")
         download(source, path, watch, pause)
     return path
+
+
+def state(entry: Entry, root: Path | None) -> str:
+    """Tell whether the files of a data set are present, absent, incomplete or damaged, by names and sizes."""
+    folder = entry.place(root)
+    flaws = [flaw(folder / file.name, file, thorough=False) for file in entry.needed(folder)]
+    if all(wrong == "missing" for wrong in flaws):
+        return "absent"
+    if "missing" in flaws:
+        return "incomplete"
+    return "damaged" if any(flaws) else "present"
 
 
 def flaw(path: Path, file: File, thorough: bool = True) -> str:

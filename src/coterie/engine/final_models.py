@@ -1,7 +1,7 @@
 """The final models of a stack in one safetensors file of the run folder, and what a model's card needs.
 
-For each world W and tensor k of the model that its method names (`Algorithm.model`): `W/k`, `[M, ...]`, of those clients
-that the world's card lists.
+For each world W and tensor k of the model that its method names (`Algorithm.model`): `W/k`, one
+row for each of the clients that the world's card lists.
 Kept beside the checkpoint, since that has the whole state, in the order of the engine, and no statistics.
 """
 

@@ -109,6 +109,15 @@ class MixedSimulator:
             rows.append(row)
         return rows
 
+    def last(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add to the rows of an evaluation, which is now the last, what came of each personal test sample."""
+        verdicts = zip(*(part.verdicts() for part in self.parts), strict=True)
+        slots = zip(*(part.stack.members for part in self.parts), strict=True)
+        return [
+            {**row, **_together(found, members)}
+            for row, found, members in zip(rows, verdicts, slots, strict=True)
+        ]
+
     def _sound(self) -> dict[int, Tensor]:
         """Find the clients that did not diverge, `[M]` of each world by its id."""
         found = {m.id: torch.ones(m.schedule.clients, dtype=torch.bool) for m in self.stack.members}

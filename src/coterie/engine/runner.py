@@ -18,7 +18,7 @@ from coterie.engine.layout import Stack
 from coterie.engine.mixed import MixedSimulator, simulator_of
 from coterie.engine.plan import Plan, choose_execution
 from coterie.engine.simulator import Simulator
-from coterie.engine.sinks import Progress, RunSink
+from coterie.engine.sinks import Progress, RunSink, Watcher
 from coterie.experiment import World
 from coterie.federation import architecture_names, architectures
 
@@ -35,18 +35,22 @@ def simulate(
     checkpoint_every: float = 30.0,
     execution: Callable[[Task], Execution] | None = None,
     most_models: int = 0,
+    watcher: Watcher | None = None,
 ) -> bool:
     """Run an experiment to its end, or until `stop()`; returns whether it is finished.
 
     With `resume` it goes on from the sink's last checkpoint, to the same bits. `execution` is for
     tests that compare one way of computing with another; the engine knows how to choose. `most_models`: the
-    final models of a stack are kept if they are not more bytes than this.
+    final models of a stack are kept if they are not more bytes than this. What a `watcher` raises ends the
+    run, saved; where it gives a reason, the worlds of that stack are finished early.
     """
     fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
     first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
     sink.truncate_to(saved.mark if saved else {})
     facts = plan.experiment.task_kind.facts(plan.experiment.task.name)
     sink.describe(*described(plan.worlds, plan.federations), facts)
+    if watcher:
+        watcher.begun()
 
     def chosen(stack: Stack) -> Execution:
         return execution(stack.task) if execution else choose_execution(stack, progress)
@@ -55,7 +59,7 @@ def simulate(
     done = sum(s.iterations for s in all_stacks[:first])
     for number, stack in enumerate(all_stacks[first:], start=first):
         simulator = simulator_of(stack, chosen, progress)
-        clock = time.monotonic()
+        clock, enough = time.monotonic(), False
         keeps = final_models.model_bytes(stack) <= most_models
         if progress and most_models and not keeps:
             progress.notice(
@@ -75,16 +79,27 @@ def simulate(
             if progress:
                 progress.advance(done + simulator.t, total, 0)
         else:
-            _evaluate(simulator, sink, progress)
-        while simulator.t < stack.iterations:
+            enough = _evaluate(simulator, sink, progress, watcher)
+        while simulator.t < stack.iterations and not (enough and simulator.settled):
             if simulator.settled and stop():
                 save()
                 return False
             before = simulator.stepped
-            for row in simulator.step_to_next_event():
+            rows = simulator.step_to_next_event()
+            for row in rows:
                 sink.exchange(row)
-            if simulator.evaluation_due():
-                _evaluate(simulator, sink, progress)
+            due = enough or simulator.evaluation_due()
+            try:
+                if watcher and rows:
+                    watcher.exchanged(simulator.t, rows)
+                if due:
+                    due, enough = False, _evaluate(simulator, sink, progress, watcher) or enough
+            except Exception:
+                if watcher and simulator.settled:
+                    if due:  # an evaluation that would be missing for good
+                        _evaluate(simulator, sink, None, None)
+                    save()
+                raise
             if simulator.settled and time.monotonic() - clock > checkpoint_every:
                 save()
                 clock = time.monotonic()
@@ -100,10 +115,19 @@ def simulate(
     return True
 
 
-def _evaluate(simulator: Simulator | MixedSimulator, sink: RunSink, progress: Progress | None) -> None:
-    rows = simulator.evaluate()
-    for row in rows:
-        sink.metrics(row)
+def _evaluate(
+    simulator: Simulator | MixedSimulator, sink: RunSink, progress: Progress | None, watcher: Watcher | None
+) -> bool:
+    """Evaluate, and tell whether the watcher has seen enough."""
+    rows, enough = simulator.evaluate(), False
+    try:
+        if watcher:
+            enough = watcher.evaluated(simulator.t, simulator.stack.iterations, rows) is not None
+        if enough and simulator.settled and simulator.t < simulator.stack.iterations:
+            rows = simulator.last(rows)
+    finally:
+        for row in rows:
+            sink.metrics(row)
     if progress:
         by_name: dict[str, list[float]] = {}
         for row, member in zip(rows, simulator.stack.members, strict=True):
@@ -111,6 +135,7 @@ def _evaluate(simulator: Simulator | MixedSimulator, sink: RunSink, progress: Pr
             scores = (a for a, counts in zip(row["personal"], honest, strict=True) if counts and a == a)
             by_name.setdefault(member.world.name, []).extend(scores)
         progress.evaluated({name: sum(a) / len(a) for name, a in by_name.items() if a})
+    return enough
 
 
 def described(

@@ -7,7 +7,7 @@ block of clients, small enough for the processor's cache, through all local step
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from coterie.core.registry import user_code
 from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.cuda_graphs import RECORDED_BYTES, Recorder
-from coterie.engine.evaluation import Predictor, measurements, predictors, verdicts
+from coterie.engine.evaluation import measurements, predictors, verdicts
 from coterie.engine.exchange import Act, Exchanges, Meetings
 from coterie.engine.execution import (
     BatchPlan,
@@ -205,15 +205,23 @@ class Simulator:
             }
             rows.append(row)
         if self.t == self.stack.iterations:
-            for row, own in zip(rows, self._verdicts(parts), strict=True):
-                row["correct" if own.dtype == torch.bool else "sample_losses"] = own
+            rows = [{**row, **own} for row, own in zip(rows, self.verdicts(), strict=True)]
         return rows
 
-    def _verdicts(self, parts: Sequence[Predictor]) -> Sequence[Tensor]:
-        """Find, for each world, what came of each personal test sample of its clients."""
+    def last(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Add to the rows of an evaluation, which is now the last, what came of each personal test sample."""
+        return [
+            {**row, **{k: packed(v) for k, v in own.items()}}
+            for row, own in zip(rows, self.verdicts(), strict=True)
+        ]
+
+    def verdicts(self) -> list[dict[str, Tensor]]:
+        """Find, for each world, what came of each personal test sample of its clients, by its key."""
+        parts = predictors(self.stack, self.clients, self.t)
         count = self.stack.data.personal.count.cpu()
         sizes = [int(count[m.clients].sum()) for m in self.stack.members]
-        return torch.split(verdicts(self.stack.task, self.stack.data, parts), sizes)
+        found = torch.split(verdicts(self.stack.task, self.stack.data, parts), sizes)
+        return [{PER_SAMPLE[0] if own.dtype == torch.bool else PER_SAMPLE[1]: own} for own in found]
 
     def _next_stop(self) -> int:
         """Find the last of the local iterations that can be taken in one go."""

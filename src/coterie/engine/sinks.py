@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from coterie.core.metric import TaskFacts
 
-__all__ = ["Progress", "RunSink"]
+__all__ = ["Progress", "RunSink", "Watcher"]
 
 
 class RunSink(Protocol):
@@ -59,4 +59,22 @@ class Progress(Protocol):
 
     def evaluated(self, personal: Mapping[str, float]) -> None:
         """Show the mean of the task's first metric, on personal test samples, of each row of the table."""
+        ...
+
+
+class Watcher(Protocol):
+    """Somebody who is told what happens, as rows that are described in `coterie.runs`, and may end a run
+    early.
+    """
+
+    def begun(self) -> None:
+        """Take note that the run is about to begin, or to go on from its last checkpoint."""
+        ...
+
+    def exchanged(self, t: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Take note of what clients heard at t, and made of it."""
+        ...
+
+    def evaluated(self, t: int, iterations: int, rows: Sequence[Mapping[str, Any]]) -> str | None:
+        """Take note of an evaluation; a sentence is the reason why these worlds end here."""
         ...

@@ -21,12 +21,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import BeforeValidator, PrivateAttr, ValidationError, model_validator
 
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.home import at_home
+from coterie.core.html import html_table
+from coterie.core.objects import Held, is_object, keep
+from coterie.core.toml import flat
 from coterie.experiment.files import read, settled
 from coterie.experiment.labels import check_labels_unique, world_label
+from coterie.experiment.objects import named_objects
 from coterie.experiment.overrides import config_error, put, refuse_misspelt
 from coterie.experiment.schema import (
     MOST_WORLDS,
@@ -99,6 +103,7 @@ class Experiment(Section):
     method) or `methods.LABEL.OPTION`, and values; empty: learning rates, and what each method proposes."""
     home: Path | None = None
     """The folder to look in first for modules and data files of your own; absent: the folder of this file."""
+    _held: tuple[Held, ...] = PrivateAttr(())
 
     @model_validator(mode="before")
     @classmethod
@@ -164,11 +169,16 @@ class Experiment(Section):
                 raise ValueError(f"search: {path!r} is in the grid too; leave it in one of them")
 
     def __init__(self, **values: Any) -> None:
-        """Validate the values; every mistake is a ConfigError with a path."""
+        """Validate the values; every mistake is a ConfigError with a path.
+
+        Where a plugin is named, its class, function or object will do, and as `data.set` the data themselves.
+        """
+        values, _held = named_objects(values)
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise config_error(type(self), error, values) from None
+        self._held = keep(values)
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, plugins: bool = True) -> Experiment:
@@ -240,6 +250,26 @@ class Experiment(Section):
             if not method["train"]:
                 del method["train"]
         return values
+
+    def _repr_html_(self) -> str:
+        """Show the settings that are not the default, and how much there is to run."""
+        usual = flat(type(self)().plain())
+        mine = {
+            k: v for k, v in flat(self.plain()).items() if usual.get(k) != v and not k.startswith("methods.")
+        }
+        mine["methods"] = ", ".join(self.methods)
+        rows = [
+            [(key, False), (value if isinstance(value, str) else json.dumps(value), False)]
+            for key, value in sorted(mine.items())
+            if key != "name"
+        ]
+        note = f"{len(self.worlds())} worlds (method x seed x setting); other settings are the default."
+        return html_table(("", ""), rows, title=f"Experiment {self.name}", note=note, words=("",))
+
+    def objects(self) -> dict[str, str]:
+        """List what was given as an object that only this process has: paths of keys, and their names."""
+        texts = {path: value for path, value in flat(self.plain()).items() if isinstance(value, str)}
+        return {path.removesuffix(".name"): name for path, name in texts.items() if is_object(name)}
 
     def fingerprint(self) -> str:
         """Hash everything that determines the results to the bit."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import ConfigError, UnknownNameError
+from coterie.core.toml import texts
 
 __all__ = ["preset_text", "presets", "read", "settled"]
 
@@ -62,14 +63,5 @@ def settled(values: Mapping[str, Any], file: Path) -> dict[str, Any]:
         return dict(values)
     if given and os.path.isdir(folder / given):
         return {**values, "home": str(folder / given)}
-    own = any(":" in text or (text and os.path.exists(folder / text)) for text in _texts(values))
+    own = any(":" in text or (text and os.path.exists(folder / text)) for text in texts(values))
     return {**values, "home": str(folder)} if own else {k: v for k, v in values.items() if k != "home"}
-
-
-def _texts(values: Any) -> Iterator[str]:
-    """Find all text in nested tables and lists."""
-    if isinstance(values, str):
-        yield values
-    elif isinstance(values, Mapping | list | tuple):
-        for value in values.values() if isinstance(values, Mapping) else values:
-            yield from _texts(value)

@@ -34,6 +34,7 @@ from coterie.core.data import Dataset, Federation, Partition, Scaling, Split
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.home import at_home
 from coterie.core.model_factory import build_model, input_type
+from coterie.core.own_data import as_dataset
 from coterie.core.registry import user_code
 from coterie.core.streams import Stream
 from coterie.core.task_kind import TaskKind
@@ -42,7 +43,7 @@ from coterie.federation.allocation import allocate, personal_test, uniform_test
 from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins
 from coterie.federation.table import Table, table
 from coterie.federation.test_part import test_part
-from coterie.federation.validation import as_dataset, validate_dataset
+from coterie.federation.validation import validate_dataset
 from coterie.federation.views import Views, names, refuse_label_shifts, views
 from coterie.plugins.partitions.iid import IidPartitioner
 

@@ -1,44 +1,18 @@
-"""The `Dataset` made of what a data set or a user's function gives, and the checks that each must pass."""
+"""The checks that each data set must pass."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from coterie.core.data import Dataset, Samples, samples
+from coterie.core.data import Dataset, Samples
 from coterie.core.errors import DataError
 from coterie.core.targets import refuse_outside
 from coterie.core.task_factory import classification
 from coterie.core.task_kind import TaskKind
 
-__all__ = ["as_dataset", "validate_dataset"]
-
-_EXPECTED = "expected a Dataset, a pair (x, y), or a list of such pairs, one for each client"
-
-
-def as_dataset(given: Any, where: str) -> Dataset:
-    """Make a `Dataset` of one, of a pair (x, y), or of a list of such pairs, one for each client."""
-    if isinstance(given, Dataset):
-        return given
-    if isinstance(given, list) and given and all(_is_pair(one) for one in given):
-        parts = [samples(*one, where=f"{where}, client {i}") for i, one in enumerate(given)]
-        if empty := [i for i, p in enumerate(parts) if not len(p.y)]:
-            raise DataError(f"{where}, client {empty[0]}: there are no samples; leave such a client out")
-        shapes = {tuple(p.x.shape[1:]) for p in parts}
-        if len(shapes) > 1:
-            raise DataError(
-                f"{where}: every client's x must have the same shape but for the first axis, got "
-                f"{sorted(shapes)}"
-            )
-        owner = torch.cat([torch.full((len(p.y),), i) for i, p in enumerate(parts)])
-        train = Samples(torch.cat([p.x for p in parts]), torch.cat([p.y for p in parts]), owner=owner)
-    elif _is_pair(given):
-        train = samples(*given, where=where)
-    else:
-        raise DataError(f"{where}: {_EXPECTED}, got {type(given).__name__}")
-    return Dataset(train, None, ())
+__all__ = ["validate_dataset"]
 
 
 def validate_dataset(data: Dataset, where: str, kind: TaskKind | None = None) -> Dataset:
@@ -96,7 +70,3 @@ def _validate_part(part: Samples, most: int, where: str) -> None:
             f"{where}: x of sample {int((~finite).nonzero()[0])} is not finite "
             f"({int((~finite).sum())} such samples)"
         )
-
-
-def _is_pair(given: Any) -> bool:
-    return isinstance(given, tuple) and len(given) == 2

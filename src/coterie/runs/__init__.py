@@ -37,7 +37,19 @@ cut off (`RunFolder.truncate_to`) and written again. All other files are replace
 
 from __future__ import annotations
 
-from coterie.runs.run import Run
-from coterie.runs.writer import RunFolder, free_name
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.runs.run import Run
+    from coterie.runs.writer import RunFolder, free_name
 
 __all__ = ["Run", "RunFolder", "free_name"]
+
+_HOMES = {"Run": "run", "RunFolder": "writer", "free_name": "writer"}
+
+
+def __getattr__(name: str) -> Any:  # loaded when it is first used: who only prints a table needs no numpy
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
 
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.hurt import over_seeds
@@ -98,6 +97,8 @@ def rank_correlation(x: Floats, y: Floats) -> float:
     if n < _FEWEST or np.ptp(x) == 0 or np.ptp(y) == 0:
         return np.nan
     rho = float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
+    from scipy.special import stdtr
+
     t = abs(rho) * ((n - 2) / max(1 - rho**2, 1e-12)) ** 0.5
     return rho if 2 * stdtr(n - 2, -t) < _ALPHA else np.nan
 

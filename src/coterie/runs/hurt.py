@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import bdtr, stdtrit
 
 from coterie.runs.metrics import Bits, Floats, Ints, WorldMetrics
 
@@ -87,6 +86,8 @@ def _below_by_seeds(gains: Floats) -> Floats:
     count = (~np.isnan(gains)).sum(axis=0)
     some = count > 1
     known, n = gains[:, some], count[some]
+    from scipy.special import stdtrit  # here, since a fifth of a second is much for the table of one seed
+
     bound = np.nanmean(known, axis=0) + stdtrit(n - 1, CONFIDENCE) * np.nanstd(known, axis=0, ddof=1) / n**0.5
     verdict = np.full(gains.shape[1], np.nan)
     verdict[some] = bound < 0
@@ -99,6 +100,8 @@ def _by_samples(world: WorldMetrics, *, gained: bool) -> Floats:
     if size is None or own is None or twin is None:
         return np.full(len(world.group), np.nan)
     lost, won = _counted(twin & ~own, size), _counted(own & ~twin, size)
+    from scipy.special import bdtr
+
     verdict: Floats = bdtr(lost if gained else won, lost + won, 0.5) < 1 - CONFIDENCE
     return np.where(np.isnan(world.gain_or_nan("personal")), np.nan, verdict)
 

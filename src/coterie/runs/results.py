@@ -74,6 +74,8 @@ def caption(summary: Mapping[str, Any]) -> str:
         text += f" graph AUC: how well the weights find the {summary['groups']} true groups (0.5 = chance)."
     if summary["state"] != "done":
         text += f" {summary['state'].capitalize()} at iteration {summary['t']} of {summary['iterations']}."
+    if early := summary.get("stopped_early"):
+        text += f" Stopped early: {early}."
     if missing:
         gone = "; ".join(f"{one['peer']} {one['why']} at iteration {one['t']}" for one in missing)
         text += f" Missing at the end: {gone}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from coterie.core.errors import ConfigError, RunError, UnknownNameError
 from coterie.core.metric import TaskFacts
+from coterie.runs import results
 from coterie.runs.environment import READABLE
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.graph import graph
@@ -30,6 +32,7 @@ from coterie.storage.files import DAMAGE, open_folder, read_json, read_toml
 from coterie.storage.lock import is_released
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
     from coterie.core.trained_model import TrainedModel
@@ -41,11 +44,14 @@ __all__ = ["Run"]
 class Run:
     """A run as it is on disk, finished, cut short or going on; what is read once is kept.
 
-    >>> Run("runs/quickstart").table()  # doctest: +SKIP
+    >>> Run("quickstart").table()  # doctest: +SKIP
     """
 
     def __init__(self, path: str | Path) -> None:
+        """Open a run folder, or the one of that name in `runs/`."""
         self.path = Path(path)
+        if not self.path.exists() and (named := Path("runs") / path).exists():
+            self.path = named
         self.environment = open_folder(self.path, "run", "experiment.toml", "environment.json", *READABLE)
         """Versions, machine, commit, command line, date."""
 
@@ -58,8 +64,22 @@ class Run:
         done = run.status["state"] == "done" and run.experiment.fingerprint() == experiment.fingerprint()
         return run if done else None
 
+    @classmethod
+    def latest(cls, folder: str | Path = "runs") -> Run:
+        """Open the run that was last written to, of those in a folder."""
+        found = [file.parent for file in Path(folder).glob("*/experiment.toml")]
+        if not found:
+            raise RunError(f"there is no run in {folder}/ yet; start one with: coterie run quickstart")
+        return cls(max(found, key=lambda path: max(file.stat().st_mtime_ns for file in path.iterdir())))
+
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Show how far it is, and the result table."""
+        status, shown = self.status, results.table(self.summary())._repr_html_() if self.tracks else ""
+        said = f"{self.path}: {status['state']}, iteration {status['t']} of {status['iterations']}"
+        return f"<div><code>{escape(said)}</code>{shown}</div>"
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -175,6 +195,7 @@ class Run:
             "groups": max((len(np.unique(t.group)) for t in tracks), default=0),
             "local": [name for name, worlds in named.items() if worlds[0].alone],
             "methods": summarize(tracks, weighed),
+            **({"stopped_early": early} if (early := status.get("stopped_early")) else {}),
             "settings": {
                 name: {"method": worlds[0].label, "setting": worlds[0].setting}
                 for name, worlds in named.items()
@@ -206,6 +227,25 @@ class Run:
             )
         ]
         return pd.DataFrame(rows, columns=columns)
+
+    @cached_property
+    def metrics(self) -> DataFrame:
+        """All that was measured: one row for each method, seed, evaluation and client."""
+        import pandas as pd
+
+        frames = [
+            pd.DataFrame(
+                {
+                    "method": w.name,
+                    "seed": w.seed,
+                    "t": np.repeat(w.t, len(w.group)),
+                    "client": np.tile(np.arange(len(w.group)), len(w.t)),
+                    **{score: np.asarray(w.scores[score]).reshape(-1) for score in SCORES},
+                }
+            )
+            for w in self.tracks
+        ]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
     def per_client(self, t: int | None = None) -> DataFrame:
         """Make one row for each method, seed and client, at the last evaluation (up to iteration t).
@@ -260,6 +300,12 @@ class Run:
                 f"{self.path} has no seed {seed} of {method}; there are: {', '.join(map(str, worlds))}"
             )
         return worlds[seed]
+
+    def figure(self, name: str = "overview", method: str | None = None) -> Figure:
+        """Draw one picture: overview, curves, labels, gain, cost, or graph (of one method)."""
+        from coterie.runs.plots.pictures import figure
+
+        return figure(self, name, method)
 
     def plot(self, folder: str | Path | None = None) -> list[Path]:
         """Draw all pictures, by default into `plots/` of the run folder."""

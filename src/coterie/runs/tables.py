@@ -1,4 +1,4 @@
-"""Tables for people: in the terminal, as Markdown, as LaTeX.
+"""Tables for people: in the terminal, as Markdown, as LaTeX, in a notebook.
 
 In the terminal no name is lost and no number is cut, however narrow it is: where there is too little room,
 words fold, then the columns that matter least are left out and the note names them; where that is not
@@ -21,6 +21,8 @@ from rich.constrain import Constrain
 from rich.measure import Measurement
 from rich.table import Table as Drawn
 from rich.text import Text
+
+from coterie.core.html import html_table
 
 __all__ = ["ABSENT", "Cell", "Table", "console", "percent", "spread"]
 
@@ -102,6 +104,11 @@ class Table:
         lines = ([cell.replace("|", "\\|") for cell in row] for row in (self.columns, rule, *body))
         grid = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         return "\n\n".join(filter(None, [f"{'#' * level} {self.title}" if level else "", grid, self.note]))
+
+    def _repr_html_(self) -> str:
+        """Write for a notebook."""
+        rows = [[(cell.text, cell.best) for cell in row] for row in self.cells]
+        return html_table(self.columns, rows, title=self.title, note=self.note, words=tuple(self.words))
 
     def latex(self) -> str:
         """Write for a paper; needs the package booktabs."""

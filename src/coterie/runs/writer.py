@@ -197,7 +197,7 @@ def _refuse_filled(path: Path) -> None:
 def _refuse_other(run: Run, experiment: Experiment) -> None:
     file = run.path / "experiment.toml"
     try:
-        there = type(experiment).load(file)
+        there = type(experiment).load(file, plugins=False)  # it may be of objects that are not here
     except CoterieError as error:
         raise RunError(f"{file} cannot be used: {error}") from None
     if there.fingerprint() == experiment.fingerprint():
@@ -206,9 +206,12 @@ def _refuse_other(run: Run, experiment: Experiment) -> None:
     differ = [
         f"{key} (there {old.get(key, 'absent')!r}, now {new.get(key, 'absent')!r})"
         for key in dict.fromkeys((*old, *new))
-        if old.get(key) != new.get(key)
+        if old.get(key) != new.get(key) and key.partition(".")[0] not in ("name", "search", "home")
     ]
+    objects = there.objects().keys() | experiment.objects().keys()
+    fingerprints = any(text.startswith(f"{key}.name (") for key in objects for text in differ)
+    what = " (what ends the name of an object is a fingerprint of its content)" if fingerprints else ""
     raise RunError(
-        f"{run.path} is a run of another experiment; different: {', '.join(differ)}. "
+        f"{run.path} is a run of another experiment; different: {', '.join(differ)}{what}. "
         "Resume it unchanged, or choose another folder with --out"
     )

@@ -37,6 +37,12 @@ def fit_for_peers(experiment: Experiment) -> None:
             "population: speeds and absences are the simulator's; real peers have clocks of their own, and "
             "are away when they are stopped; leave it out: --set population={}"
         )
+    for path, name in experiment.objects().items():
+        raise ConfigError(
+            f"{path}: {name!r} is an object of Python in this process, and peers are processes of their "
+            "own; move "
+            "it to a module and name it there"
+        )
     if experiment.device != "cpu":
         raise ConfigError(f"device: peers learn on 'cpu', got {experiment.device!r}; leave it out")
 

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli.peer_table import percent
-from coterie.cli.progress import Lines
 from coterie.experiment import Experiment
+from coterie.progress import Lines
 from coterie.swarm.monitor import SwarmProgress
 from coterie.swarm.process import PeerProcess
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from coterie.cli.progress import Lines, rate
+from coterie.progress import Lines, rate
 from coterie.studies.sweep.runner import View
 from coterie.studies.sweep.worker import JobEvent
 

@@ -10,13 +10,14 @@ overview.png    the first three in one
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from coterie.core.errors import RunError
+from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs.metrics import WorldMetrics, by_name, closing_phase
 from coterie.runs.plots.cost import costs, draw_costs, name_costs
 from coterie.runs.plots.curves import accuracy
@@ -29,7 +30,9 @@ from coterie.storage.files import file_names, publish
 if TYPE_CHECKING:
     from coterie.runs.run import Run
 
-__all__ = ["Pictures", "draw"]
+__all__ = ["Pictures", "draw", "figure"]
+
+_NAMES = ("overview", "curves", "labels", "gain", "cost", "graph")
 
 
 def draw(run: Run, folder: Path) -> list[Path]:
@@ -40,6 +43,30 @@ def draw(run: Run, folder: Path) -> list[Path]:
         files = {folder / f"{name}.png": image(figure) for name, figure in Pictures(run).all().items()}
     publish(files, own=run.path / "plots")
     return list(files)
+
+
+def figure(run: Run, name: str, method: str | None = None) -> Figure:
+    """Draw one picture, to be shown or changed; `method`: whose graph, if several methods have one."""
+    if name not in _NAMES:
+        raise UnknownNameError("picture", name, _NAMES)
+    if not run.tracks:
+        raise RunError(f"{run.path} has nothing to draw yet: no evaluation has been recorded")
+    with mpl.rc_context(SCREEN.rc):
+        pictures = Pictures(run)
+        if name == "graph":
+            if method is None and len(pictures.graphs) == 1:
+                method = pictures.graphs[0]
+            if method not in pictures.graphs:
+                raise UnknownNameError("method with a graph", method or "", pictures.graphs)
+            found = pictures.graph(method)
+        else:
+            found = getattr(pictures, name)()
+        if found is None:
+            raise RunError(f"{run.path} has no numbers for the picture {name!r}")
+        # A notebook shows it without pyplot, which keeps every figure.
+        setattr(found, "_repr_png_", partial(image, found))  # noqa: B010 - matplotlib knows no such name
+    drawn: Figure = found
+    return drawn
 
 
 class Pictures:
