@@ -31,6 +31,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "CoBo": [{"adoption": "mix", "gamma": 0.1}, {"sides": "one", "adoption": "average"}, {"share": "!norm"}],
     "Dada": [{"mu1": 1.0, "adoption": "average"}, {"share": "base", "mu2": 1.0}, {"adoption": "ignore"}],
     "Ditto": [{"pull": "now", "adoption": "mix"}, {"share": "base", "adoption": "ignore"}],
+    "FD": [
+        {"targets": "logits", "own": True, "adoption": "mix"},
+        {"temperature": 3.0, "adoption": "replace"},
+        {"adoption": "ignore"},
+    ],
     "FedAMP": [{"form": "kernel", "adoption": "mix"}, {"share": "base", "adoption": "average"}],
     "FedAvg": [{"adoption": "average"}, {"adoption": "mix"}, {"adoption": "ignore"}, {"share": "base"}],
     "FedAvg+": [{"switch": 0}, {"switch": 0, "adoption": "mix"}, {"switch": 3, "adoption": "average"}],
@@ -38,6 +43,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedFomo": [
         {"sampled": 1, "epsilon": 1.0},
         {"share": "base", "adoption": "average"},
+        {"adoption": "ignore"},
+    ],
+    "FedProto": [
+        {"weights": "samples", "prediction": "own", "adoption": "mix"},
+        {"prediction": "head", "adoption": "replace"},
         {"adoption": "ignore"},
     ],
     "FedProx": [{"mu": 1.0, "adoption": "average"}, {"share": "base", "adoption": "ignore"}],
