@@ -33,6 +33,7 @@ from coterie.core.task import Task
 from coterie.core.types import (
     Batch,
     Context,
+    Foreign,
     Inbox,
     Info,
     Message,
@@ -69,6 +70,9 @@ class Algorithm(ABC):
     """Give every client the training samples of all clients; only an experiment can."""
     knows_the_truth: ClassVar[bool] = False
     """Knows what only an experiment knows, such as `Start.group`: peers with data of their own refuse."""
+    crosses: ClassVar[bool] = False
+    """Uses messages of other architectures, `Inbox.foreign`; where it is false, a message that has not the
+    names and shapes of the own offer counts as not heard."""
 
     share: str | tuple[str, ...] = "all"
     """The part of the model that is sent: `all` parameters and buffers, the `base` (all but the head), the
@@ -165,6 +169,14 @@ class Algorithm(ABC):
         """
         return 0
 
+    def crossing_gradients(self, heard: int, told: int) -> int:
+        """Count the gradients that one star's exchange takes beside, in a federation of mixed models.
+
+        Of the star, to mix so many foreign messages that it `heard`; of those `told` who have another
+        architecture, to adopt.
+        """
+        return 0
+
     def unused_options(self, last: int) -> str | None:
         """Name an option that cannot take effect until iteration `last`, where the closing phase begins."""
         return None
@@ -202,13 +214,21 @@ def guard(act: Act, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> t
 
 def drop_unsound(inbox: Inbox) -> Inbox:
     """Count messages with numbers that are not finite as not heard; what is not heard becomes zeros."""
-    heard = inbox.heard & torch.isfinite(_sum(inbox.messages.values(), inbox.heard.dim()))
+    messages = [inbox.messages, *(theirs.messages for theirs in inbox.foreign)]
+    numbers = (m for message in messages for m in message.values())
+    heard = inbox.heard & torch.isfinite(_sum(numbers, inbox.heard.dim()))
+    sound = [(theirs.messages, heard & theirs.mask) for theirs in inbox.foreign]
+    foreign = tuple(Foreign(_zeroed(theirs, mask), mask) for theirs, mask in sound)
+    return inbox._replace(messages=_zeroed(inbox.messages, heard), heard=heard, foreign=foreign)
+
+
+def _zeroed(messages: Message, heard: Tensor) -> Message:
+    """Put zeros in place of what was not heard."""
     # In two strokes, which on a processor are several times quicker than `where`.
-    messages = {
+    return {
         k: torch.nan_to_num(m, 0.0, 0.0, 0.0) * _unsqueeze_like(heard.to(m.dtype), m)
-        for k, m in inbox.messages.items()
+        for k, m in messages.items()
     }
-    return inbox._replace(messages=messages, heard=heard)
 
 
 def _if_sound(heard: Tensor, new: State, old: State) -> State:

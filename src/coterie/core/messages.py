@@ -7,7 +7,21 @@ from torch import Tensor
 
 from coterie.core.types import Inbox, Message
 
-__all__ = ["blend", "inner_products", "mean_model", "ranks", "squared_distances", "weighted_sum", "write_row"]
+__all__ = [
+    "alike",
+    "blend",
+    "inner_products",
+    "mean_model",
+    "ranks",
+    "squared_distances",
+    "weighted_sum",
+    "write_row",
+]
+
+
+def alike(one: Message, other: Message) -> bool:
+    """Tell whether two messages have the same names and shapes, so that each can stand for the other."""
+    return {k: m.shape for k, m in one.items()} == {k: m.shape for k, m in other.items()}
 
 
 def weighted_sum(weights: Tensor, messages: Message) -> Message:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import torch
@@ -21,7 +21,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from coterie.core.dropout import KEY, with_streams
 from coterie.core.errors import ConfigError, ModelError
 from coterie.core.optim import Optimizer, Scale, Sgd
-from coterie.core.types import Batch, Info, Message, State, Tensors
+from coterie.core.types import Batch, Inbox, Info, Message, State, Tensors
 
 __all__ = ["Backend", "Gradient", "Loss", "Objective", "Pull", "Role", "Task"]
 
@@ -76,6 +76,8 @@ class Task:
     """Tensors whose values come with the model and are not used: the layers' initialisation replaces them."""
     backend: Backend | None = field(default=None, repr=False)
     """Gradients and steps by other means than autograd, with the same results; set by a runtime."""
+    foreign: tuple[Task, ...] = field(default=(), repr=False)
+    """The tasks of the federation's other architectures; empty if all clients have models of one shape."""
 
     _train: nn.Module = field(init=False, repr=False)
     _eval: nn.Module = field(init=False, repr=False)
@@ -286,6 +288,36 @@ class Task:
             each = [{k: m[i] for k, m in messages.items()} for i in range(count)]
             return torch.stack([see(self.merge(state, message)) for message in each])
         return vmap(lambda message: see(self.merge(state, message)))(messages)
+
+    def look(self, see: Callable[[Task, State], Tensor], state: State, inbox: Inbox) -> Tensor:
+        """Apply `see` to every sender's model with the task of the sender's architecture, `[K, ...]`.
+
+        Messages like the own offer are merged into the state; foreign ones must be whole models.
+        """
+        seen = self.map_over_messages(partial(see, self), state, inbox.messages)
+        for task, theirs in zip(self.foreign, inbox.foreign, strict=True):
+            if theirs.messages:
+                blank = task._blank(theirs.messages)
+                found = task.map_over_messages(partial(see, task), blank, theirs.messages)
+                if found.shape != seen.shape:
+                    raise ConfigError(
+                        f"models of two architectures cannot be compared: one gives {list(seen.shape[1:])}, "
+                        f"the other {list(found.shape[1:])} for the same samples; look at their outputs"
+                    )
+                mask = theirs.mask.view(-1, *(1,) * (seen.dim() - 1))
+                seen = torch.where(mask, found, seen)
+        return seen
+
+    def _blank(self, message: Message) -> State:
+        """Make a state to put a foreign message into, which must hold the whole model."""
+        if missing := [name for name in self.names() if name not in message]:
+            raise ConfigError(
+                f"a model of another architecture can be run only if all of it is sent, but {missing[0]!r} "
+                "is not; set share = 'all'"
+            )
+        device = next(iter(message.values())).device
+        params, buffers = self.given()
+        return State(params, {k: v.to(device) for k, v in buffers.items()}, {}, {}, {})
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from coterie.core.streams import Stream
 __all__ = [
     "Batch",
     "Context",
+    "Foreign",
     "Inbox",
     "Info",
     "Message",
@@ -128,12 +129,32 @@ class Reachable(NamedTuple):
     """`[K]` bool: false for padding."""
 
 
+class Foreign(NamedTuple):
+    """The messages of those senders of one exchange that have one other architecture."""
+
+    messages: Message
+    """`[K, ...]` each, zeros for other senders; empty if such senders' messages are like the own offer."""
+    mask: Tensor
+    """`[K]` bool: the senders whose messages are here."""
+
+
 class Inbox(NamedTuple):
     """The messages of one exchange, stacked."""
 
     messages: Message
-    """`[K, ...]` each."""
+    """`[K, ...]` each: those with the names and shapes of the client's own; zeros for other senders."""
     heard: Tensor
     """`[K]` bool: false for a message that was lost, refused, or is padding."""
     slot: Tensor
     """`[K]` int64: the entry of this client's row that belongs to the sender."""
+    foreign: tuple[Foreign, ...] = ()
+    """Messages of other architectures, one entry for each of `Task.foreign`; only for an algorithm that
+    `crosses`: for all others a message that is not like the own counts as not heard."""
+
+    @property
+    def own(self) -> Tensor:
+        """`[K]` bool: those heard whose message is in `messages`."""
+        own = self.heard
+        for others in self.foreign:
+            own = own & ~others.mask
+        return own
