@@ -53,6 +53,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedProx": [{"mu": 1.0, "adoption": "average"}, {"share": "base", "adoption": "ignore"}],
     "FedRep": [{"head": 1.0, "head_rate": 3.0}, {"share": "all", "head": 0.1, "adoption": "mix"}],
     "Gossip": [{"weights": "metropolis"}, {"weights": "metropolis", "adoption": "mix", "share": "base"}],
+    "FML": [
+        {"alpha": 0.9, "beta": 0.2, "adoption": "average"},
+        {"share": "base", "adoption": "mix"},
+        {"adoption": "ignore"},
+    ],
     "IFCA": [
         {"centres": 1, "adoption": "average"},
         {"centres": 3, "start": "same", "adoption": "mix"},

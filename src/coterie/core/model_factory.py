@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, ModelError
+from coterie.core.model_choice import SAME, ModelChoice
 from coterie.core.optim import Optimizer
 from coterie.core.registry import build, describe_error, user_code
 from coterie.core.task import Task
 
-__all__ = ["build_model", "build_task", "input_type"]
+__all__ = ["build_model", "build_task", "input_type", "with_proxy"]
 
 
 def build_task(
@@ -50,6 +51,23 @@ def build_task(
         )
     brought = tuple(k for k, v in own.items() if k not in drawn and _differ(v, fresh[k]))
     return made if init == "given" or not brought else replace(made, brought=brought)
+
+
+def with_proxy(
+    task: Task, choice: ModelChoice | None, inputs: tuple[int, ...], classes: int, init: str
+) -> Task:
+    """Give a task the second model that an algorithm names, if it names one."""
+    if choice is None:
+        return task
+    if choice != SAME:
+        how = next(task.model.parameters()).dtype, task.optimizer, init
+        return replace(task, proxy=build_task(choice.name, dict(choice.options), inputs, classes, *how))
+    if task.foreign:
+        raise ConfigError(
+            f"proxy = {SAME.name!r} is a model like the clients' own, but theirs differ; name one for "
+            'all of them, such as proxy = "mlp"'
+        )
+    return replace(task, proxy=task)
 
 
 def build_model(

@@ -18,7 +18,7 @@ from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.registry import describe_error, user_code
-from coterie.core.sampling import Purpose
+from coterie.core.sampling import Purpose, first_proxy
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
 from coterie.core.validation import ValidatingAlgorithm, same_tensors
@@ -53,7 +53,8 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
     hyper = {k: v[:2] for k, v in group.hyper.items()}
     group_of_two = torch.zeros(2, dtype=torch.int64)
-    start, label = stack.start([task.init_params(0)], group_of_two, 2), f"methods.{world.label}"
+    proxy, label = first_proxy(task, "shared", 0), f"methods.{world.label}"
+    start = stack.start([task.init_params(0)], proxy, group_of_two, 2)
 
     def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
         """Call the algorithm by the name of a call, or a function of it, for two clients at once."""

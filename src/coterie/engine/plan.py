@@ -15,7 +15,7 @@ import torch
 
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
-from coterie.core.model_factory import build_task
+from coterie.core.model_factory import build_task, with_proxy
 from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.dry_run import dry_run
@@ -137,16 +137,18 @@ def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
 
 
 def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Task]:
-    """Make one task for all worlds with the same model, optimiser, shapes and use of given weights."""
+    """Make one task for all worlds with the same models, optimiser, shapes and use of given weights."""
     tasks: dict[str, Task] = {}
     found = []
     for world, federation in zip(worlds, federations, strict=True):
         e = world.experiment
         inputs, classes = tuple(federation.pool.shape[1:]), len(federation.classes)
         key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
+        key += f" {(proxy := world.algorithm.proxy)!r}"
         if key not in tasks:
             how = dtype, e.train.optimizer, e.train.init
-            tasks[key] = build_task(e.model.name, e.model.options, inputs, classes, *how)
+            task = build_task(e.model.name, e.model.options, inputs, classes, *how)
+            tasks[key] = with_proxy(task, proxy, inputs, classes, e.train.init)
         found.append(tasks[key])
     return found
 
