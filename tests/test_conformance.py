@@ -24,6 +24,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "DFedPGP": [{"adoption": "ignore"}, {"variant": "code", "adoption": "mix"}],
     "DFedSalt": [{"sharpness": 0.5, "head": 0.0}, {"order": "base", "adoption": "average"}],
     "DPFL": [{"search": "greedy", "period": 1, "adoption": "mix"}, {"budget": 2, "share": "base"}],
+    "Def-KT": [
+        {"choice": "best", "adoption": "mix", "steps": 3, "batch": 5},
+        {"steps": 0, "share": "base", "adoption": "average"},
+    ],
     "DisPFL": [{"regrow": "random", "adoption": "ignore"}, {"layers": "uniform", "adoption": "average"}],
     "APFL": [{"adapt": "round", "decay": 0.02, "adoption": "mix"}, {"adapt": "never", "share": "base"}],
     "DFedAvgM": [{"weights": "metropolis", "adoption": "mix"}],
@@ -85,6 +89,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"adoption": "ignore"},
     ],
     "PENS": [{"sampled": 1, "top": 1, "switch": 0}, {"top": 1, "adoption": "mix"}, {"adoption": "average"}],
+    "ProxyFL": [
+        {"asked": 2, "blend": 0.5, "adoption": "mix"},
+        {"private": True, "noise": 0.5, "adoption": "average"},
+    ],
     "pFedMe": [{"steps": 1, "share": "base", "adoption": "average"}, {"beta": 2.0, "adoption": "mix"}],
 }
 """Options beside the defaults, under which a method must hold the same."""
