@@ -13,7 +13,6 @@ from coterie.plugins.algorithms.def_kt import DefKT
 from tests.plugins.algorithms.pairs import PAIR, inbox
 from tests.plugins.algorithms.scalars import row
 from tests.plugins.algorithms.squares import moment
-from tests.trees import same
 
 EVEN, SURE = (0.0, 0.0), (log(3), 0.0)
 """Probabilities (1/2, 1/2) and (3/4, 1/4)."""
@@ -100,4 +99,4 @@ def test_mini_batches_hold_no_padding() -> None:
     again, other = (DefKT(batch=64).draw(OWN._replace(y=torch.arange(4)), moment(), k).y for k in (0, 1))
     assert set(again.tolist()) == {0, 1}
     assert not torch.equal(again, other)
-    same(drawn.lr, torch.tensor(0.05).double())
+    assert float(drawn.lr) == 0.05
