@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator
 
@@ -14,6 +14,9 @@ __all__ = ["SAME", "ModelChoice", "ModelOption", "model_choice"]
 @dataclass(frozen=True)
 class ModelChoice:
     """A model plugin, or the user's own, and its options."""
+
+    VALUES: ClassVar[str] = "text | table"
+    """Values that a user may write, for lists of options."""
 
     name: str
     options: tuple[tuple[str, Any], ...] = ()
