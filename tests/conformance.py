@@ -23,7 +23,7 @@ from torch.func import vmap
 from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.errors import ConfigError
 from coterie.core.optim import Sgd
-from coterie.core.sampling import Purpose, context
+from coterie.core.sampling import Purpose, context, first_proxy
 from coterie.core.streams import Stream
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, Start, State
@@ -67,7 +67,9 @@ def world(dtype: torch.dtype = torch.float64) -> World:
     model = nn.Sequential(
         nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, CLASSES)
     )
-    task = Task(model.to(dtype), optimizer=Sgd(momentum=0.5, weight_decay=0.01))
+    proxy = nn.Sequential(nn.Linear(FEATURES, 5), nn.Tanh(), nn.Dropout(0.2), nn.Linear(5, CLASSES))
+    optimizer = Sgd(momentum=0.5, weight_decay=0.01)
+    task = Task(model.to(dtype), optimizer=optimizer, proxy=Task(proxy.to(dtype), optimizer=optimizer))
     clients = torch.arange(M)
 
     def inputs(purpose: str, n: int) -> Tensor:
@@ -78,7 +80,8 @@ def world(dtype: torch.dtype = torch.float64) -> World:
         return Stream(2, purpose).integers(n, client=clients, high=CLASSES)
 
     rows = [(torch.arange(M) != i).to(dtype) / M for i in range(M)]
-    starts = [Start(*task.init_params(i), rows[i], torch.tensor(i // 3)) for i in range(M)]
+    common = first_proxy(task, "shared", 1)
+    starts = [Start(*task.init_params(i), rows[i], torch.tensor(i // 3), common) for i in range(M)]
     batches = [
         Batch(
             inputs(f"batch {t}", 7),

@@ -24,6 +24,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "DFedPGP": [{"adoption": "ignore"}, {"variant": "code", "adoption": "mix"}],
     "DFedSalt": [{"sharpness": 0.5, "head": 0.0}, {"order": "base", "adoption": "average"}],
     "DPFL": [{"search": "greedy", "period": 1, "adoption": "mix"}, {"budget": 2, "share": "base"}],
+    "Def-KT": [
+        {"choice": "best", "adoption": "mix", "steps": 3, "batch": 5},
+        {"steps": 0, "share": "base", "adoption": "average"},
+    ],
     "DisPFL": [{"regrow": "random", "adoption": "ignore"}, {"layers": "uniform", "adoption": "average"}],
     "APFL": [{"adapt": "round", "decay": 0.02, "adoption": "mix"}, {"adapt": "never", "share": "base"}],
     "DFedAvgM": [{"weights": "metropolis", "adoption": "mix"}],
@@ -31,6 +35,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "CoBo": [{"adoption": "mix", "gamma": 0.1}, {"sides": "one", "adoption": "average"}, {"share": "!norm"}],
     "Dada": [{"mu1": 1.0, "adoption": "average"}, {"share": "base", "mu2": 1.0}, {"adoption": "ignore"}],
     "Ditto": [{"pull": "now", "adoption": "mix"}, {"share": "base", "adoption": "ignore"}],
+    "FD": [
+        {"targets": "logits", "own": True, "adoption": "mix"},
+        {"temperature": 3.0, "adoption": "replace"},
+        {"adoption": "ignore"},
+    ],
     "FedAMP": [{"form": "kernel", "adoption": "mix"}, {"share": "base", "adoption": "average"}],
     "FedAvg": [{"adoption": "average"}, {"adoption": "mix"}, {"adoption": "ignore"}, {"share": "base"}],
     "FedAvg+": [{"switch": 0}, {"switch": 0, "adoption": "mix"}, {"switch": 3, "adoption": "average"}],
@@ -40,9 +49,19 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"share": "base", "adoption": "average"},
         {"adoption": "ignore"},
     ],
+    "FedProto": [
+        {"weights": "samples", "prediction": "own", "adoption": "mix"},
+        {"prediction": "head", "adoption": "replace"},
+        {"adoption": "ignore"},
+    ],
     "FedProx": [{"mu": 1.0, "adoption": "average"}, {"share": "base", "adoption": "ignore"}],
     "FedRep": [{"head": 1.0, "head_rate": 3.0}, {"share": "all", "head": 0.1, "adoption": "mix"}],
     "Gossip": [{"weights": "metropolis"}, {"weights": "metropolis", "adoption": "mix", "share": "base"}],
+    "FML": [
+        {"alpha": 0.9, "beta": 0.2, "adoption": "average"},
+        {"share": "base", "adoption": "mix"},
+        {"adoption": "ignore"},
+    ],
     "IFCA": [
         {"centres": 1, "adoption": "average"},
         {"centres": 3, "start": "same", "adoption": "mix"},
@@ -70,6 +89,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"adoption": "ignore"},
     ],
     "PENS": [{"sampled": 1, "top": 1, "switch": 0}, {"top": 1, "adoption": "mix"}, {"adoption": "average"}],
+    "ProxyFL": [
+        {"asked": 2, "blend": 0.5, "adoption": "mix"},
+        {"private": True, "noise": 0.5, "adoption": "average"},
+    ],
     "pFedMe": [{"steps": 1, "share": "base", "adoption": "average"}, {"beta": 2.0, "adoption": "mix"}],
 }
 """Options beside the defaults, under which a method must hold the same."""

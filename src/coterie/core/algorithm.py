@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from coterie.core.model_choice import ModelChoice
 from coterie.core.task import Task
 from coterie.core.types import (
     Batch,
@@ -158,6 +159,11 @@ class Algorithm(ABC):
     def answers(self) -> bool:
         """True if replies depend on the star's question; if not, it asks none, and a reply is the offer."""
         return type(self).reply is not Algorithm.reply
+
+    @property
+    def proxy(self) -> ModelChoice | None:
+        """Name a second model, alike for all clients whatever their own: `Task.proxy`, `Start.proxy`."""
+        return None
 
     @property
     def gradients(self) -> int:

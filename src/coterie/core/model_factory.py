@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, ModelError
 from coterie.core.messages import alike
+from coterie.core.model_choice import SAME, ModelChoice
 from coterie.core.optim import Optimizer
 from coterie.core.registry import build, describe_error, user_code
 from coterie.core.task import Task
 from coterie.core.task_kind import TaskKind
 
-__all__ = ["acquainted", "build_model", "build_task", "input_type"]
+__all__ = ["acquainted", "build_model", "build_task", "input_type", "with_proxy"]
 
 
 def build_task(
@@ -64,6 +65,23 @@ def acquainted(tasks: Sequence[Task]) -> tuple[Task, ...]:
         replace(task, foreign=tuple(t for t, m in zip(tasks, models, strict=True) if not alike(own, m)))
         for task, own in zip(tasks, models, strict=True)
     )
+
+
+def with_proxy(
+    task: Task, choice: ModelChoice | None, inputs: tuple[int, ...], names: tuple[str, ...], init: str
+) -> Task:
+    """Give a task the second model that an algorithm names, if it names one."""
+    if choice is None:
+        return task
+    if choice != SAME:
+        how = task.kind, next(task.model.parameters()).dtype, task.optimizer, init
+        return replace(task, proxy=build_task(choice.name, dict(choice.options), inputs, names, *how))
+    if task.foreign:
+        raise ConfigError(
+            f"proxy = {SAME.name!r} is a model like the clients' own, but theirs differ; name one for "
+            'all of them, such as proxy = "mlp"'
+        )
+    return replace(task, proxy=task)
 
 
 def build_model(

@@ -19,6 +19,7 @@ __all__ = [
     "batch_rows",
     "context",
     "first_model",
+    "first_proxy",
     "first_row",
     "held_out",
     "probe_rows",
@@ -74,6 +75,15 @@ def first_model(task: Task, how: str, seed: int, client: int) -> tuple[Tensors, 
     key = Stream(seed, "start").words(1, client=client if how == "independent" else 0)
     params, buffers = task.init_params(int(key))
     return {k: torch.zeros_like(v) for k, v in params.items()} if how == "zeros" else params, buffers
+
+
+def first_proxy(task: Task, how: str, seed: int) -> tuple[Tensors, Tensors]:
+    """Make the first model of the proxy, one for all clients: as it brings it (`given`), or drawn."""
+    if task.proxy is None:
+        return {}, {}
+    if how == "given":
+        return task.proxy.given()
+    return task.proxy.init_params(int(Stream(seed, "proxy").words(1, client=0)))
 
 
 def first_row(slot: Number, slots: int, dtype: torch.dtype) -> Tensor:

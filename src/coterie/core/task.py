@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
@@ -80,12 +80,16 @@ class Task:
     """Gradients and steps by other means than autograd, with the same results; set by a runtime."""
     foreign: tuple[Task, ...] = field(default=(), repr=False)
     """The tasks of the federation's other architectures; empty if all clients have models of one shape."""
+    proxy: Task | None = field(default=None, repr=False)
+    """The task of a second model that all clients have alike, if the algorithm names one."""
 
     _train: nn.Module = field(init=False, repr=False)
     _eval: nn.Module = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         model = with_streams(copy.deepcopy(self.model))
+        if self.proxy:  # a task lends its module to each call, so whoever has a task has its proxy alone
+            object.__setattr__(self, "proxy", replace(self.proxy))
         object.__setattr__(self, "_train", model.train())
         object.__setattr__(self, "_eval", copy.deepcopy(model).eval())
         layers = [

@@ -67,6 +67,8 @@ class Start(NamedTuple):
     """`[M]`: the collaboration row of the appendix's input line, w_ij = 1/M and w_ii = 0."""
     group: Tensor
     """`[]` int64: the client's true group, for algorithms that `know_the_truth`; 0 if nobody knows."""
+    proxy: tuple[Tensors, Tensors] = ({}, {})
+    """Parameters and buffers of the model of `Task.proxy`, the same for all clients; empty without one."""
 
 
 class State(NamedTuple):

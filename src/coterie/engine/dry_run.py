@@ -18,7 +18,7 @@ from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.registry import describe_error, user_code
-from coterie.core.sampling import Purpose
+from coterie.core.sampling import Purpose, first_proxy
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
 from coterie.core.validation import (
@@ -60,7 +60,8 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     mask[:, 1:] = False  # all but one are padding
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
     hyper = {k: v[two - first] for k, v in group.hyper.items()}
-    start = stack.start([task.init_params(0)], torch.zeros_like(two), torch.arange(2), 2, 2)
+    proxy = first_proxy(task, "shared", 0)
+    start = stack.start([task.init_params(0)], proxy, torch.zeros_like(two), torch.arange(2), 2, 2)
 
     def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
         """Call the algorithm by the name of a call, or a function of it, for two clients at once."""

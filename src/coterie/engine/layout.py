@@ -28,7 +28,7 @@ from coterie.core.algorithm import Algorithm
 from coterie.core.attack import Attack
 from coterie.core.data import Federation
 from coterie.core.precision import Precision, received
-from coterie.core.sampling import Purpose, first_model, first_row
+from coterie.core.sampling import Purpose, first_model, first_proxy, first_row
 from coterie.core.task import Task
 from coterie.core.toml import flat
 from coterie.core.types import Context, Message, Start, State, Tensors
@@ -49,7 +49,9 @@ __all__ = [
     "write_clients",
 ]
 
-FirstModel: TypeAlias = Callable[[str, int, int], tuple[Tensors, Tensors]]
+FirstTensors: TypeAlias = tuple[Tensors, Tensors]
+"""Parameters and buffers of one model."""
+FirstModel: TypeAlias = Callable[[str, int, int], FirstTensors]
 """`first_model` of a task: parameters and buffers by `train.init`, seed and client."""
 
 
@@ -196,6 +198,7 @@ class Stack:
             {k: _end_to_end([s.buffers[k] for s in starts]) for k in starts[0].buffers},
             _end_to_end([s.row for s in starts]),
             _end_to_end([s.group for s in starts]),
+            _proxies([s.proxy for s in starts]),
         )
 
     def _start(self, member: WorldSlot, width: int, first: FirstModel) -> Start:
@@ -203,11 +206,13 @@ class Stack:
         how, world = member.world.experiment.train.init, member.schedule.clients
         clients = member.numbers.tolist() if how == "independent" else [0]
         models = [first(how, member.world.seed, client) for client in clients]
-        return self.start(models, member.federation.group, member.numbers, world, width)
+        proxy = first_proxy(self.task, how, member.world.seed)
+        return self.start(models, proxy, member.federation.group, member.numbers, world, width)
 
     def start(
         self,
-        models: Sequence[tuple[Tensors, Tensors]],
+        models: Sequence[FirstTensors],
+        proxy: FirstTensors,
         group: Tensor,
         numbers: Tensor,
         world: int,
@@ -215,17 +220,20 @@ class Stack:
     ) -> Start:
         """Stack θ(0), one model for each of m clients or one for all, and first rows of W `[m, width]`.
 
-        `group` `[m]`: the clients' true groups; `numbers` `[m]`: theirs in a world of so many.
+        `proxy`: the first model of the proxy, if there is one; `group` `[m]`: the clients' true groups;
+        `numbers` `[m]`: theirs in a world of so many.
         """
         m = len(group)
 
-        def stacked(part: int) -> Tensors:
+        def stacked(models: Sequence[FirstTensors], part: int) -> Tensors:
             tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
             return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
 
         row = first_row(numbers, world, self.dtype)
         rows = torch.nn.functional.pad(row, (0, width - world))
-        return Start(stacked(0), stacked(1), self._home(rows), self._home(group))
+        proxies = stacked([proxy], 0), stacked([proxy], 1)
+        own = stacked(models, 0), stacked(models, 1)
+        return Start(*own, self._home(rows), self._home(group), proxies)
 
     def _home(self, tensor: Tensor) -> Tensor:
         dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
@@ -400,6 +408,12 @@ def _vectors(members: Sequence[WorldSlot], device: torch.device, dtype: torch.dt
 def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
     """Concatenate on the axis of clients; a single one is not copied, for it may be most of the memory."""
     return parts[0].contiguous() if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _proxies(parts: Sequence[FirstTensors]) -> FirstTensors:
+    """Concatenate the parameters and the buffers of proxies on the axis of clients."""
+    params, buffers = ({k: _end_to_end([p[i][k] for p in parts]) for k in parts[0][i]} for i in (0, 1))
+    return params, buffers
 
 
 def _apart(tensors: Tensors) -> Tensors:

@@ -11,7 +11,7 @@ from torch import Tensor
 from coterie.core.data import Federation
 from coterie.core.errors import NoRoomError
 from coterie.core.registry import user_code
-from coterie.core.sampling import context, first_row
+from coterie.core.sampling import context, first_proxy, first_row
 from coterie.core.task import Task
 from coterie.core.types import Start, State
 from coterie.core.validation import ValidatingAlgorithm
@@ -81,7 +81,8 @@ def _first_state(world: World, task: Task) -> State:
     ctx = context("init", world.seed, 0, 0, last=0, every=1)
     with user_code(f"{label}: init failed"):
         algorithm = ValidatingAlgorithm(inner=world.algorithm, its=label)
-        return algorithm.init(task, Start(params, buffers, row, torch.tensor(0)), ctx)
+        proxy = first_proxy(task, "given", 0)
+        return algorithm.init(task, Start(params, buffers, row, torch.tensor(0), proxy), ctx)
 
 
 def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:

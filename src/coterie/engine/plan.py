@@ -16,7 +16,7 @@ from torch import Tensor
 
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
-from coterie.core.model_factory import acquainted, build_task
+from coterie.core.model_factory import acquainted, build_task, with_proxy
 from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.dry_run import dry_run
@@ -143,25 +143,24 @@ def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
 def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Cast]:
     """Make the tasks of all worlds; those with the same models, optimiser and shapes share theirs."""
     tasks: dict[str, Task] = {}
-    mixed: dict[tuple[int, ...], tuple[Task, ...]] = {}
+    together: dict[tuple[int | str, ...], tuple[Task, ...]] = {}
     found = []
     for world, federation in zip(worlds, federations, strict=True):
         e = world.experiment
-        inputs, names = tuple(federation.pool.shape[1:]), federation.classes
-        how = e.task_kind, dtype, e.train.optimizer, e.train.init
+        inputs, names, init = tuple(federation.pool.shape[1:]), federation.classes, e.train.init
+        how, proxy = (e.task_kind, dtype, e.train.optimizer, init), world.algorithm.proxy
         every = []
         for model in e.architectures:
-            key = (
-                f"{model!r} {e.task!r} {e.train.optimizer!r} {inputs} {len(names)} {e.train.init == 'given'}"
-            )
+            key = f"{model!r} {e.task!r} {e.train.optimizer!r} {inputs} {len(names)} {init == 'given'}"
             if key not in tasks:
                 tasks[key] = build_task(model.name, model.options, inputs, names, *how)
             every.append(tasks[key])
         cast = _cast(every, architectures(world, federation))
-        if len(cast.tasks) > 1:
-            ids = tuple(map(id, cast.tasks))
-            cast = cast._replace(tasks=mixed.setdefault(ids, acquainted(cast.tasks)))
-        found.append(cast)
+        group = *map(id, cast.tasks), repr(proxy)
+        if group not in together:
+            known = acquainted(cast.tasks)
+            together[group] = tuple(with_proxy(task, proxy, inputs, names, init) for task in known)
+        found.append(cast._replace(tasks=together[group]))
     return found
 
 

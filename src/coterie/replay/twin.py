@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.func import vmap
+from torch.utils._pytree import tree_map
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.data import Federation
-from coterie.core.sampling import Purpose, first_model, first_row
+from coterie.core.sampling import Purpose, first_model, first_proxy, first_row
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
 from coterie.engine.batches import StackedData
 from coterie.engine.execution import LocalStep, VmapExecution
@@ -61,8 +62,8 @@ class Twin:
         c = self.client
         params, buffers = first_model(c.task, c.init, c.seed, c.number)
         row = first_row(c.slot, c.schedule.clients, c.dtype)
-        parts = ({k: v[None] for k, v in params.items()}, {k: v[None] for k, v in buffers.items()})
-        state: State = self._vmapped("init", 0, Start(*parts, row[None], torch.tensor([c.own.group])))
+        start = Start(params, buffers, row, torch.tensor(c.own.group), first_proxy(c.task, c.init, c.seed))
+        state: State = self._vmapped("init", 0, tree_map(lambda tensor: tensor[None], start))
         return state
 
     def local(self, first: int, last: int, look: Callable[[int, State], None]) -> None:

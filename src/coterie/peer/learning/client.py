@@ -21,12 +21,13 @@ from coterie.core.attack import Attack
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.measuring import measure_client
-from coterie.core.model_factory import build_task
+from coterie.core.model_factory import build_task, with_proxy
 from coterie.core.precision import Precision, pack, unpack
 from coterie.core.registry import describe_error
 from coterie.core.sampling import (
     batch_rows,
     first_model,
+    first_proxy,
     first_row,
     held_out,
     probe_rows,
@@ -117,8 +118,9 @@ class Client:
             held = int(held_out(count, e.exchange.holdout))
         dtype = getattr(torch, e.dtype)
         inputs, how = tuple(own.train.x.shape[1:]), (e.task_kind, dtype, e.train.optimizer, e.train.init)
+        task = build_task(e.model.name, e.model.options, inputs, own.names, *how)
         return cls(
-            task=build_task(e.model.name, e.model.options, inputs, own.names, *how),
+            task=with_proxy(task, world.algorithm.proxy, inputs, own.names, e.train.init),
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),
@@ -138,8 +140,9 @@ class Client:
         """Return the state before the first iteration."""
         params, buffers = first_model(self.task, self.init, self.seed, self.number)
         row = first_row(self.slot, self.schedule.clients, self.dtype)
-        ctx = self.schedule.context("init", 0, self.number)
-        return self.algorithm.init(self.task, Start(params, buffers, row, torch.tensor(self.own.group)), ctx)
+        proxy = first_proxy(self.task, self.init, self.seed)
+        start = Start(params, buffers, row, torch.tensor(self.own.group), proxy)
+        return self.algorithm.init(self.task, start, self.schedule.context("init", 0, self.number))
 
     def ask(self, state: State, t: int, slots: Sequence[int]) -> list[bool]:
         """Choose whom to ask in that state at iteration t, by their entries of the row."""
