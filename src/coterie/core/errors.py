@@ -5,7 +5,7 @@
     │   ├── UnknownNameError no plugin of that name
     │   └── NoRoomError      more than memory holds
     ├── DataError            a data file or a split that cannot be had
-    ├── ModelError           a model that cannot be trained here
+    ├── ModelError           a model that cannot be trained or used here
     └── RunError             a run folder that cannot be used
         └── CheckpointError  a checkpoint that is damaged or of another experiment
 
@@ -67,7 +67,7 @@ class DataError(CoterieError):
 
 
 class ModelError(CoterieError):
-    """A model that cannot be trained here: a layer, a shape, a label range."""
+    """A model that cannot be trained or used here: a layer, a shape, a label range, a file."""
 
 
 class RunError(CoterieError):

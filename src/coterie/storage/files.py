@@ -79,14 +79,14 @@ def publish(files: Mapping[Path, bytes], own: Path | None = None) -> None:
         replace_file(path, data)
 
 
-def refuse_foreign(*paths: Path) -> None:
+def refuse_foreign(*paths: Path, mark: str = MARK) -> None:
     """Refuse to replace a file that coterie did not write; an empty one is nobody's."""
     for path in paths:
         with as_run_error(path, "read"):
             if not path.is_file() or not path.stat().st_size:
                 continue
             with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as there:
-                own = there.find(MARK.encode()) >= 0
+                own = there.find(mark.encode()) >= 0
         if not own:
             raise RunError(
                 f"{path} is not known to be a file that coterie wrote, so it is not replaced; choose another "
