@@ -33,7 +33,7 @@ from coterie.peer.membership.directory import MemberDirectory
 from coterie.peer.membership.protocol import MembershipEvent
 from coterie.peer.observability.logging import is_power_of_two
 from coterie.peer.persistence import journal
-from coterie.peer.persistence.checkpoint import Checkpoint, StateFolder
+from coterie.peer.persistence.checkpoint import Checkpoint, Origin, StateFolder
 from coterie.peer.persistence.life import Life
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope, Transport
@@ -86,8 +86,9 @@ class Node:
         folder: StateFolder,
         directory: MemberDirectory,
         life: Life,
+        federation: str,
     ) -> None:
-        self.id, self.config, self.client = peer, config, client
+        self.id, self.config, self.client, self.federation = peer, config, client, federation
         self.folder, self.directory = folder, directory
         self.incarnation, self.journal, saved = life.incarnation, life.journal, life.saved
         now = saved.now if saved else None
@@ -102,7 +103,7 @@ class Node:
         self.bytes_sent = self.exchanges = 0
         self.learning = False
         self._life = life
-        self._evaluated: dict[str, Any] = {}
+        self._evaluated: dict[str, Any] = saved.origin.evaluated if saved and saved.origin else {}
         self._logged_at = -math.inf
         self._faults: dict[str, str] = {}
         self._duplicate: tuple[float, str] = -math.inf, ""
@@ -473,8 +474,17 @@ class Node:
             self.set_fault("journal", str(error))
 
     def _save(self, now: Snapshot) -> None:
-        slots = dict(self.contact_book.slots)
-        self.folder.save(Checkpoint(self.id, self.config.run, slots, now, self.client.own.inputs))
+        slots, own = dict(self.contact_book.slots), self.client.own
+        sample = {"shape": list(own.train.x.shape[1:]), "type": str(own.train.x.dtype).removeprefix("torch.")}
+        origin = Origin(
+            self.federation,
+            self.config.plain(),
+            self.config.model.model_dump(),
+            sample,
+            self._evaluated,
+            tested=len(own.personal.y),
+        )
+        self.folder.save(Checkpoint(self.id, self.config.run, slots, now, own.inputs, origin))
 
     def _report(self, kind: str, facts: dict[str, Any]) -> None:
         """Take note of what the training thread reports."""
