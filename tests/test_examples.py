@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -10,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from coterie import Algorithm, Experiment, run
 from coterie.core.registry import KINDS, package_of, resolve
+from coterie.storage.model_file import save
 from tests.conformance import CHECKS
 from tests.conftest import Install
 
@@ -149,7 +153,17 @@ def test_the_example_of_own_data_and_models(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     found = run(tmp_path / "mine.toml", tmp_path / "run", plots=False)
+    model = found.model("KD-PDFL", seed=0, client=3)
+    save(tmp_path / "client-3.safetensors", model.card, model.net.state_dict())
     sys.modules.pop("mine", None)
+    alone = example(guide, "and this one, where there is no coterie")
+    words = torch.arange(8).view(1, 8)
+    printed = "print(model(torch.arange(8).view(1, 8)).tolist())"
+    code = f"import sys, torch; sys.modules['coterie'] = None\n{alone}\n{printed}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert torch.allclose(torch.tensor(ast.literal_eval(done.stdout)), model(words).detach())
     personal = {name: method["personal"]["mean"] for name, method in found.summary()["methods"].items()}
     assert personal.keys() == {"Local", "KD-PDFL"}
     assert min(personal.values()) > 0.5  # where chance is a third

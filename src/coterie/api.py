@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from coterie.core.errors import RunError
 from coterie.core.home import data_folder
 from coterie.core.signals import stop_on_signal
+from coterie.engine.final_models import MOST_BYTES
 from coterie.engine.plan import prepare, tf32
 from coterie.engine.runner import simulate
 from coterie.engine.sinks import Progress
@@ -37,13 +39,15 @@ def run(
     progress: Progress | None = None,
     checkpoint_every: float = 30.0,
     exchanges: bool = True,
+    models: bool | None = None,
 ) -> Run:
     """Run an experiment (or a TOML file, or a preset by name) and give back its results.
 
     `out` is the run folder, by default `runs/<name>`, numbered if that is taken. `resume` continues the
     run in that folder from its last checkpoint. `data` is where data sets lie, by default
     $COTERIE_DATA. `checkpoint_every` is the number of seconds between checkpoints. Without `exchanges`,
-    who listened to whom is not kept.
+    who listened to whom is not kept. `models`: keep the final models (`Run.model`); None: unless they are
+    large (`coterie.engine.final_models.MOST_BYTES`).
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.load(experiment)
@@ -67,6 +71,7 @@ def run(
                 progress=report,
                 stop=asked.is_set,
                 checkpoint_every=checkpoint_every,
+                most_models=MOST_BYTES if models is None else sys.maxsize * models,
             )
         except BaseException as error:
             if report.moved or not resume:  # a run that cannot be resumed stays as it was

@@ -501,3 +501,53 @@ def test_a_full_disk(coterie: Command, tmp_path: Path) -> None:
     answer = coterie("run", "--resume", "--out", "run", "--no-plots")  # with room again it goes on
     assert answer.code == 0, answer.err
     assert (tmp_path / "run" / "experiment.toml").read_bytes() == before
+
+
+# Trained models.
+
+
+def test_models_that_cannot_be_exported(refused: Refused, finished: Path) -> None:
+    words = ["export", finished, "-o", "m.safetensors", "--method"]
+    says(refused(*words, "KD-PDFL", "--client", 4), "has no client 4; there are: 0 to 3")
+    says(refused(*words, "KD-PDFL", "--client", -1), "has no client -1; there are: 0 to 3")
+    says(refused(*words, "KDPDFL", "--client", 0), "unknown method", "Did you mean 'KD-PDFL'?")
+    says(refused(*words, "KD-PDFL", "--client", 0, "--seed", 7), "has no seed 7", "there are: 0, 1")
+    Path("m.safetensors").write_text("mine")
+    says(
+        refused(*words, "KD-PDFL", "--client", 0),
+        "m.safetensors is not known to be a file that coterie wrote",
+    )
+
+
+def test_rows_that_cannot_be_predicted(coterie: Command, refused: Refused, finished: Path) -> None:
+    coterie("export", finished, "--method", "KD-PDFL", "--client", 0, "-o", "m.safetensors")
+    rows = {
+        "few.csv": ("a,b\n1,2\n", "few.csv has 2 columns, but the model takes 6 numbers, of shape [6]"),
+        "words.csv": (
+            "a,b,c,d,e,f\n1,2,3,x,5,6\n",
+            "words.csv, line 2, column 'd': expected a finite number",
+        ),
+        "none.csv": ("a,b,c,d,e,f\n", "none.csv: expected a header line and rows of data"),
+        "missing.csv": (None, "cannot read missing.csv"),
+    }
+    for name, (text, told) in rows.items():
+        if text is not None:
+            Path(name).write_text(text)
+        says(refused("predict", "m.safetensors", name), told)
+    says(refused("predict", "few.csv", "few.csv"), "few.csv is no safetensors file")
+    says(refused("predict", "nowhere", "few.csv"), "nowhere is not a trained model: there is no such file")
+    says(refused("predict", "m.safetensors", "few.csv", "--json", "-o", "x.csv"), "choose one")
+    says(refused("predict", "m.safetensors", "few.csv", "-o", "words.csv"), "so it is not replaced")
+
+
+def test_rows_that_lack_named_columns(coterie: Command, refused: Refused) -> None:
+    Path("x.csv").write_text(
+        "hum,rattle,label\n" + "\n".join(f"{k},{k % 5},{k % 2}" for k in range(60)) + "\n"
+    )
+    coterie("run", "small.toml", "--set", CSV, "--out", "run", "--no-plots", "--seeds", 1)
+    coterie("export", "run", "--method", "Local", "--client", 0, "-o", "m.safetensors")
+    Path("rows.csv").write_text("hum,time\n1,2\n")
+    says(
+        refused("predict", "m.safetensors", "rows.csv"),
+        "rows.csv lacks the columns 'rattle'; it has: hum, time",
+    )

@@ -333,6 +333,39 @@ def test_ls_of_a_run_that_was_killed(coterie: Command, finished: Path) -> None:
 # plot
 
 
+def test_export_and_predict(coterie: Command, finished: Path) -> None:
+    answer = coterie(
+        "export", finished, "--method", "KD-PDFL", "--client", 2, "--seed", 1, "-o", "c.safetensors"
+    )
+    assert answer.out.startswith("model     c.safetensors  (mlp, 3 classes, accuracy 0.")
+    assert "through the shift concept" not in answer.err
+    Path("rows.csv").write_text("a,b,c,d,e,f\n1,-1,0.25,2,0,0.5\n0,0,0,0,0,0\n")
+    shown = coterie("predict", "c.safetensors", "rows.csv").out.splitlines()
+    assert shown[0] == "class,probability"
+    assert len(shown) == 3
+    rows = json.loads(coterie("predict", "c.safetensors", "rows.csv", "--json", "--probabilities").out)
+    assert sum(v for k, v in rows[0].items() if k.startswith("p(")) == pytest.approx(1, abs=1e-5)
+    assert shown[1] == f"{rows[0]['class']},{rows[0]['probability']}"
+    for _ in range(2):  # its own file is replaced
+        assert "2 rows   out.csv" in coterie("predict", "c.safetensors", "rows.csv", "-o", "out.csv").out
+    assert Path("out.csv").read_text().splitlines() == shown
+
+
+def test_predict_finds_columns_by_their_names(coterie: Command) -> None:
+    lines = [f"{k % 3 * 10 + k / 100},{k % 2},{'abc'[k % 3]}" for k in range(60)]
+    Path("raw.csv").write_text("\n".join(["hum,rattle,state", *lines]) + "\n")
+    settings = "data.set={name='csv',path='raw.csv',label='state',transform='standard'}"
+    coterie("run", "small.toml", "--set", settings, "--out", "run", "--no-plots", "--seeds", 1)
+    coterie("export", "run", "--method", "Local", "--client", 0, "-o", "m.safetensors")
+    Path("turned.csv").write_text(
+        "rattle,note,hum\n" + "\n".join(f"{k % 2},x,{k % 3 * 10}" for k in range(9)) + "\n"
+    )
+    Path("plain.csv").write_text("hum,rattle\n" + "\n".join(f"{k % 3 * 10},{k % 2}" for k in range(9)) + "\n")
+    found = coterie("predict", "m.safetensors", "turned.csv").out
+    assert found == coterie("predict", "m.safetensors", "plain.csv").out
+    assert len({line.partition(",")[0] for line in found.splitlines()[1:]}) > 1
+
+
 def test_plot_says_what_it_drew(coterie: Command, finished: Path) -> None:
     answer = coterie("plot", finished, "--out", "pictures")
     assert answer.code == 0

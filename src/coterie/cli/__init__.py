@@ -16,11 +16,13 @@ from coterie.cli import (
     check,
     dashboard,
     data,
+    export,
     leaderboard,
     ls,
     new,
     peer,
     plot,
+    predict,
     replay,
     report,
     reproduce,
@@ -75,7 +77,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    run, tune, sweep, leaderboard, ls, show, plot, dashboard, report, new, check, reproduce, swarm, replay,
+    run, tune, sweep, leaderboard, ls, show, export, predict, plot, dashboard, report, new, check, reproduce,
+    swarm, replay,
 ):  # fmt: skip
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 app.add_typer(data.data, name="data")

@@ -29,6 +29,10 @@ def run(
     checkpoint: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="Save a checkpoint this often.")
     ] = 30.0,
+    models: Annotated[
+        bool | None,
+        typer.Option(help="Keep the final models, for coterie export; by default those below 2 GB."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run an experiment: all methods and seeds in one batched run, then a table and pictures.
@@ -75,6 +79,7 @@ def run(
                 plots=plots,
                 progress=shown,
                 checkpoint_every=checkpoint,
+                models=models,
             )
     except Stopped as stopped:
         leave(console, stopped, ["run", "--resume", "--out", str(stopped.path)])

@@ -20,6 +20,10 @@ from coterie.core.types import Tensors
 __all__ = ["ModelCard", "TrainedModel", "state_dict"]
 
 
+ROWS = 1024
+"""Samples that are predicted at once."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
     """What a trained model is, takes in and puts out, and where it comes from: data, never code."""
@@ -45,6 +49,8 @@ class ModelCard:
     """Mean of each feature, nested lists of the shape of a sample; None unless `transform` is "standard"."""
     deviation: Any = None
     """Standard deviation of each feature, likewise."""
+    shifts: tuple[str, ...] = ()
+    """Shifts of an experiment, through which the client saw its inputs and named its labels: not undone."""
     metric: str = "accuracy"
     """What `score` measures."""
     score: float | None = None
@@ -145,6 +151,11 @@ class TrainedModel(nn.Module):
                 )
         net.load_state_dict(tensors)
         return cls(card, net)
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        """Compute the probability of each class for raw inputs `[n, ...]`, a few at a time: `[n, L]`."""
+        with torch.no_grad():
+            return torch.cat([torch.softmax(self(part), dim=-1) for part in x.split(ROWS)])
 
     def forward(self, x: Tensor) -> Tensor:
         kind = next((p.dtype for p in self.net.parameters()), torch.float32)

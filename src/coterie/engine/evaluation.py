@@ -17,7 +17,7 @@ from coterie.engine.batches import SplitIndex, StackedData
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
 from coterie.engine.memory_budget import chunk_size
 
-__all__ = ["Predictor", "accuracies", "accuracy", "correct", "predictors"]
+__all__ = ["Predictor", "accuracies", "accuracy", "correct", "predictors", "tested"]
 
 
 class Predictor(NamedTuple):
@@ -43,7 +43,7 @@ def predictors(stack: Stack, clients: Clients, t: int) -> list[Predictor]:
     return [
         Predictor(group.clients, state, partial(_predict, stack, group, t))
         if group.overrides("predict")
-        else Predictor.plain(stack.task, group.clients, _tested(group, state))
+        else Predictor.plain(stack.task, group.clients, tested(group, state))
         for group, state in zip(stack.groups, clients.parts, strict=True)
     ]
 
@@ -89,8 +89,8 @@ def _hits(
         yield (scores.argmax(dim=-1) == y) & mask, mask
 
 
-def _tested(group: AlgorithmGroup, state: State) -> State:
-    """Put the model that an algorithm names in place of parameters and buffers."""
+def tested(group: AlgorithmGroup, state: State) -> State:
+    """Put the model that an algorithm names in place of parameters and buffers, for a group's clients."""
     params, buffers = vmap(lambda hyper, s: group.method(hyper).model(s))(group.hyper, state)
     return State(params, buffers, {}, {}, {})
 

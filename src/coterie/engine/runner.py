@@ -11,7 +11,7 @@ import torch
 
 from coterie.core.data import Federation
 from coterie.core.task import Task
-from coterie.engine import checkpoint
+from coterie.engine import checkpoint, final_models
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack
@@ -33,11 +33,13 @@ def simulate(
     stop: Callable[[], bool] = lambda: False,
     checkpoint_every: float = 30.0,
     execution: Callable[[Task], Execution] | None = None,
+    most_models: int = 0,
 ) -> bool:
     """Run an experiment to its end, or until `stop()`; returns whether it is finished.
 
     With `resume` it goes on from the sink's last checkpoint, to the same bits. `execution` is for
-    tests that compare one way of computing with another; the engine knows how to choose.
+    tests that compare one way of computing with another; the engine knows how to choose. `most_models`: the
+    final models of a stack are kept if they are not more bytes than this.
     """
     fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
     first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
@@ -52,6 +54,12 @@ def simulate(
     for number, stack in enumerate(all_stacks[first:], start=first):
         simulator = simulator_of(stack, chosen, progress)
         clock = time.monotonic()
+        keeps = final_models.model_bytes(stack) <= most_models
+        if progress and most_models and not keeps:
+            progress.notice(
+                f"the final models would take {final_models.model_bytes(stack) / 1e9:.1f} GB in the run "
+                "folder, so they are not kept; to keep them: --models"
+            )
 
         def save(simulator: Simulator | MixedSimulator = simulator, number: int = number) -> None:
             moment = Checkpoint(
@@ -80,6 +88,8 @@ def simulate(
                 clock = time.monotonic()
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
+        if keeps:
+            final_models.save(final_models.path(sink.path, number), stack, simulator.clients)
         save()
         stack.free_data()
         done += stack.iterations

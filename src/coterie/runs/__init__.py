@@ -13,6 +13,7 @@
                             "client", "neighbours" [K], "heard" [K] (absent: all were)} and what the
                             method reports, such as "distance" [K], "weight" [K], "confidence"
     checkpoint-*.safetensors  where the run goes on, written by the engine
+    models-*.safetensors    the final models of all worlds (`coterie.engine.final_models`), unless large
     summary.json            the numbers of the result table
     plots/*.png             the pictures
     .lock                   held by the process that writes here; without it, one that is "running" was killed

@@ -31,6 +31,7 @@ from coterie.storage.lock import is_released
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from coterie.core.trained_model import TrainedModel
     from coterie.experiment import Experiment
 
 __all__ = ["Run"]
@@ -221,6 +222,22 @@ class Run:
 
     def graph(self, method: str, seed: int, t: int | None = None) -> Floats:
         """Rebuild W at the end (or at t): `[M, M]`, row i is how much client i listens to each other one."""
+        world = self.track(method, seed)
+        if world.world not in self.weighed:
+            raise RunError(f"{method} of {self.path} reported no weights, so it has no graph")
+        return graph(self.weighed[world.world], len(world.group), t).weight
+
+    def model(self, method: str, seed: int, client: int) -> TrainedModel:
+        """Load the final model of one client: it takes raw inputs, and has `classes` and a `card`.
+
+        >>> Run("runs/quickstart").model("KD-PDFL", seed=0, client=3)  # doctest: +SKIP
+        """
+        from coterie.runs.models import trained_model
+
+        return trained_model(self, method, seed, client)
+
+    def track(self, method: str, seed: int) -> WorldMetrics:
+        """Find the metrics of one row of the result table and one seed."""
         methods = by_name(self.tracks)
         if method not in methods:
             raise UnknownNameError(f"method of {self.path}", method, methods)
@@ -229,10 +246,7 @@ class Run:
             raise RunError(
                 f"{self.path} has no seed {seed} of {method}; there are: {', '.join(map(str, worlds))}"
             )
-        world = worlds[seed]
-        if world.world not in self.weighed:
-            raise RunError(f"{method} of {self.path} reported no weights, so it has no graph")
-        return graph(self.weighed[world.world], len(world.group), t).weight
+        return worlds[seed]
 
     def plot(self, folder: str | Path | None = None) -> list[Path]:
         """Draw all pictures, by default into `plots/` of the run folder."""

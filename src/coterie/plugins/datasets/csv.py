@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,7 +18,7 @@ from coterie.core.errors import DataError, UnknownNameError
 from coterie.core.registry import register
 from coterie.data_files.catalogue import located, reading
 
-__all__ = ["Csv"]
+__all__ = ["Csv", "features"]
 
 
 class _Table(NamedTuple):
@@ -105,43 +105,15 @@ class Csv:
 
     def _read(self, path: Path, columns: list[str] | None = None) -> _Table:
         """Read the file's features, in the order of `columns` if they are given, and its labels."""
-        with reading(path), path.open(newline="", encoding="utf-8-sig") as file:
-            try:
-                lines = csv.reader(file, strict=True)
-                header = next(lines, [])
-                rows = [(lines.line_num, row) for row in lines if row]
-            except csv.Error as error:
-                raise DataError(f"{path}, line {lines.line_num}: {error}") from None
-        if not rows:
-            raise DataError(
-                f"{path}: expected a header line and rows of data, got {len(header)} columns and no rows"
-            )
-        if len(set(header)) < len(header):
-            twice = next(name for name in header if header.count(name) > 1)
-            raise DataError(f"{path}: the header names the column {twice!r} more than once")
+        header, rows = _rows(path)
         special = {"label": self.label} | ({"owner": self.owner} if self.owner else {})
         for name in (*special.values(), *self.drop, *(columns or ())):
             if name not in header:
                 raise _no_column(path, name, header)
         columns = columns or [name for name in header if name not in (*special.values(), *self.drop)]
-        where = [header.index(name) for name in columns]
         label = header.index(self.label)
-        x = np.empty((len(rows), len(columns)))
-        for i, (line, row) in enumerate(rows):
-            if len(row) != len(header):
-                raise DataError(
-                    f"{path}, line {line}: expected {len(header)} cells as in the header, got {len(row)}"
-                )
-            try:
-                x[i] = [float(row[j]) for j in where]
-            except ValueError:
-                x[i] = np.nan
-            if not np.isfinite(x[i]).all():
-                bad = next(j for j in where if not _is_number(row[j]))
-                raise DataError(
-                    f"{path}, line {line}, column {header[bad]!r}: expected a finite number, "
-                    f"got {row[bad]!r}; mend the file or leave the column out with data.set.drop"
-                )
+        x = _numbers(path, header, rows, columns, "mend the file or leave the column out with data.set.drop")
+        for line, row in rows:
             for what, name in special.items():
                 if not row[header.index(name)]:
                     raise DataError(f"{path}, line {line}: the {what} (column {name!r}) is empty")
@@ -149,6 +121,60 @@ class Csv:
                 raise DataError(f"{path}, line {line}: {UnknownNameError('label', row[label], self.classes)}")
         owner = [row[header.index(self.owner)] if self.owner else "" for _, row in rows]
         return _Table(columns, x, np.array([row[label] for _, row in rows]), np.array(owner))
+
+
+def features(path: Path, columns: Sequence[str] = ()) -> tuple[list[str], npt.NDArray[np.float64]]:
+    """Read names and numbers `[n, F]` of the named columns of a file, in that order; by default of all."""
+    header, rows = _rows(path)
+    if missing := [name for name in columns if name not in header]:
+        raise DataError(
+            f"{path} lacks the columns {', '.join(map(repr, missing))}; it has: {', '.join(header)}"
+        )
+    named = list(columns) or header
+    return named, _numbers(path, header, rows, named, "mend the file")
+
+
+def _rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Read the header, and every row with the number of its line."""
+    with reading(path), path.open(newline="", encoding="utf-8-sig") as file:
+        try:
+            lines = csv.reader(file, strict=True)
+            header = next(lines, [])
+            rows = [(lines.line_num, row) for row in lines if row]
+        except csv.Error as error:
+            raise DataError(f"{path}, line {lines.line_num}: {error}") from None
+    if not rows:
+        raise DataError(
+            f"{path}: expected a header line and rows of data, got {len(header)} columns and no rows"
+        )
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise DataError(f"{path}: the header names the column {twice!r} more than once")
+    return header, rows
+
+
+def _numbers(
+    path: Path, header: list[str], rows: list[tuple[int, list[str]]], columns: Sequence[str], remedy: str
+) -> npt.NDArray[np.float64]:
+    """Read the numbers of some columns, which must be finite, `[n, F]`."""
+    where = [header.index(name) for name in columns]
+    x = np.empty((len(rows), len(columns)))
+    for i, (line, row) in enumerate(rows):
+        if len(row) != len(header):
+            raise DataError(
+                f"{path}, line {line}: expected {len(header)} cells as in the header, got {len(row)}"
+            )
+        try:
+            x[i] = [float(row[j]) for j in where]
+        except ValueError:
+            x[i] = np.nan
+        if not np.isfinite(x[i]).all():
+            bad = next(j for j in where if not _is_number(row[j]))
+            raise DataError(
+                f"{path}, line {line}, column {header[bad]!r}: expected a finite number, "
+                f"got {row[bad]!r}; {remedy}"
+            )
+    return x
 
 
 def _in_order(owners: npt.NDArray[np.str_]) -> dict[str, int]:

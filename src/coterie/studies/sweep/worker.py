@@ -126,7 +126,7 @@ def run_job(spec: JobSpec, folder: Path, where: str, report: Report) -> Outcome:
                 shutil.rmtree(folder)  # killed before the run had begun
             run(
                 experiment, folder, resume=resume, data=spec.data, plots=False, progress=progress,
-                checkpoint_every=spec.checkpoint_every, exchanges=spec.exchanges,
+                checkpoint_every=spec.checkpoint_every, exchanges=spec.exchanges, models=False,
             )  # fmt: skip
     except Stopped as stopped:
         return outcome("stopped", stopped)

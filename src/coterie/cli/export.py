@@ -1,0 +1,44 @@
+"""`coterie export`: one client's trained model out of a run, as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["export"]
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its name under runs/.")],
+    method: Annotated[str, typer.Option(metavar="M", help="The method, as the result table has it.")],
+    client: Annotated[int, typer.Option(metavar="C", help="The number of the client, from 0.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file, .safetensors.")],
+    seed: Annotated[int | None, typer.Option(metavar="S", help="The seed; by default the first.")] = None,
+) -> None:
+    """Write the final model of one client as one file: weights, and a card that says what they mean.
+
+    Examples:
+
+      coterie export quickstart --method KD-PDFL --client 3 -o client-3.safetensors
+
+      coterie predict client-3.safetensors rows.csv
+    """
+    from coterie.cli.common import found
+    from coterie.runs import Run
+    from coterie.storage.model_file import save
+
+    opened = Run(found(run))
+    model = opened.model(method, opened.config["seeds"][0] if seed is None else seed, client)
+    save(out, model.card, model.net.state_dict())
+    card = model.card
+    scored = "" if card.score is None else f", {card.metric} {card.score:.3f} on {card.tested} test samples"
+    typer.echo(f"model     {out}  ({card.architecture}, {len(card.classes)} classes{scored})")
+    if card.shifts:
+        typer.secho(
+            f"note: the client saw its data through the shift {', '.join(card.shifts)} of the experiment, "
+            "which is not in the model: inputs and labels are as the client sees and names them",
+            fg="yellow",
+            err=True,
+        )

@@ -1,0 +1,104 @@
+"""`coterie predict`: classes of the rows of a CSV file, by an exported model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli.common import Json
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from coterie.core.trained_model import TrainedModel
+
+__all__ = ["predict"]
+
+HEADER = "class,probability"
+"""The first columns of what is written, by which the command knows its own files."""
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="FILE", help="What coterie export wrote.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA.csv", help="Raw rows, with a header line.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="CSV", help="Write a CSV file, not the screen."),
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="The probability of every class, too.")
+    ] = False,
+    own: Annotated[
+        str | None,
+        typer.Option("--model", metavar="MODULE:NAME", help="The architecture, if it is code of your own."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict the class of every row of a CSV file; columns are found by their names, others are ignored.
+
+    Examples:
+
+      coterie predict client-3.safetensors rows.csv
+
+      coterie predict client-3.safetensors rows.csv --probabilities -o classes.csv
+    """
+    from coterie.core.errors import ConfigError, ModelError
+    from coterie.core.registry import user_code
+    from coterie.storage.files import refuse_foreign, replace_file, to_json_bytes
+    from coterie.storage.model_file import load_model
+
+    if as_json and out:
+        raise ConfigError("--json goes to the screen and --out is a CSV file; choose one")
+    if out:
+        refuse_foreign(out, mark=HEADER)
+    loaded = load_model(model, own)
+    x = _inputs(loaded, data)
+    with user_code(f"{model} cannot be run on the rows of {data}", ModelError):
+        found = loaded.probabilities(x)
+    rows = _rows(loaded.classes, found, probabilities)
+    if as_json:
+        typer.echo(to_json_bytes(rows, indent=2), nl=False)
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    if out is None:
+        typer.echo(text.getvalue(), nl=False)
+        return
+    replace_file(out, text.getvalue().encode())
+    typer.echo(f"{len(rows)} rows   {out}")
+
+
+def _inputs(model: TrainedModel, file: Path) -> Tensor:
+    """Read the raw inputs `[n, ...]` of a model by the names of its columns; all columns, if it has none."""
+    import torch
+
+    from coterie.core.errors import DataError
+    from coterie.plugins.datasets.csv import features
+
+    columns, x = features(file, model.columns)
+    card = model.card
+    if len(columns) != (wanted := math.prod(card.inputs)):
+        raise DataError(
+            f"{file} has {len(columns)} columns, but the model takes {wanted} numbers, of shape "
+            f"{list(card.inputs)}, which have no names; give it exactly those columns, in their order"
+        )
+    if card.input_type == "int64" and (x != x.round()).any():
+        odd = columns[int((x != x.round()).any(axis=0).argmax())]
+        raise DataError(f"{file}, column {odd!r}: the model takes whole numbers, such as words; got others")
+    return torch.from_numpy(x).view(-1, *card.inputs)
+
+
+def _rows(classes: tuple[str, ...], found: Tensor, every: bool) -> list[dict[str, Any]]:
+    """Name the class with the largest probability of each row, and with `every` the probability of each."""
+    rows = []
+    for row, best in zip(found.tolist(), found.argmax(dim=-1).tolist(), strict=True):
+        named = {f"p({name})": round(p, 6) for name, p in zip(classes, row, strict=True)} if every else {}
+        rows.append({"class": classes[best], "probability": round(row[best], 6), **named})
+    return rows

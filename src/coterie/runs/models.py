@@ -1,0 +1,76 @@
+"""Trained models out of a run folder: one client's final model with its card."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coterie import __version__
+from coterie.core.algorithm import Algorithm
+from coterie.core.errors import ModelError, RunError
+from coterie.core.home import at_home
+from coterie.core.model_factory import build_model
+from coterie.core.trained_model import ModelCard, TrainedModel, state_dict
+from coterie.engine import final_models
+
+if TYPE_CHECKING:
+    from coterie.runs.run import Run
+
+__all__ = ["trained_model"]
+
+
+def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel:
+    """Make the final model of one client ready for use: it takes raw inputs."""
+    track = run.track(method, seed)
+    if not 0 <= client < len(track.group):
+        raise RunError(f"{run.path} has no client {client}; there are: 0 to {len(track.group) - 1}")
+    world = run.experiment.worlds()[track.world]
+    e = world.experiment
+    if type(world.algorithm).predict is not Algorithm.predict:
+        raise ModelError(
+            f"{method} predicts with more than a model: it also looks at the client's own samples, so its "
+            "model alone would not score as in the result table; export a model of another method"
+        )
+    card, tensors = _kept(run, track.world, client)
+    if client in track.diverged[-1]:
+        raise ModelError(f"client {client} of {method}, seed {seed}, diverged: it has no finite model")
+    score = float(track.scores["personal"][-1][client])
+    made = ModelCard.parse(
+        {
+            **card,
+            "architecture": e.model.name,
+            "options": e.model.options,
+            "score": None if np.isnan(score) else score,
+            "tested": 0 if track.test is None else int(track.test[client]),
+            "method": method,
+            "run": run.config["name"],
+            "seed": seed,
+            "client": str(client),
+            "iteration": int(track.t[-1]),
+            "shifts": [shift.name for shift in e.data.shift],
+            "coterie": __version__,
+        },
+        str(run.path),
+    )
+    with at_home(e.home):
+        template = build_model(made.architecture, made.options, made.inputs, len(made.classes))
+        return TrainedModel.of(made, state_dict(template, tensors, {}), str(run.path))
+
+
+def _kept(run: Run, world: int, client: int) -> final_models.FinalModel:
+    """Read what the run folder keeps of one client's final model."""
+    if (run.path / "peers").exists():
+        raise RunError(
+            f"{run.path} is a run of peers, each of which keeps its own model, in peers/NAME/state; "
+            "export it there"
+        )
+    if (state := run.status["state"]) != "done":
+        again = f"; continue with: {run.continue_with}" if run.continue_with else ""
+        raise RunError(f"{run.path} is {state}, and the final models are kept at the end{again}")
+    if file := final_models.find(run.path, world):
+        return final_models.client_model(file, world, client)
+    raise RunError(
+        f"{run.path} keeps no final models: they were too large, not wanted (--no-models), or it is a job of "
+        "a sweep; run the experiment again with --models"
+    )
