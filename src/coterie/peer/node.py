@@ -44,6 +44,8 @@ __all__ = ["Node", "schema_of"]
 
 log = logging.getLogger(__name__)
 
+_USUAL = (Reason.STOPPING, Reason.ARCHITECTURE)
+"""Reasons for which nobody need do anything."""
 QUORUM_PATIENCE = 30.0
 """Seconds to wait for others before the first step, if that is asked for."""
 TICK = 0.1
@@ -65,14 +67,27 @@ class Request(NamedTuple):
 
 
 def schema_of(client: Client) -> Schema:
-    """Find out the schema of what a client sends, by making its first messages."""
-    first, names = client.first(), client.own.names
-    schema = Schema.of(client.offer(first, 0), names)
+    """Find out the schema of what a client sends, and those of the others' architectures."""
+    schemas = [_schema(client, architecture) for architecture in range(len(client.tasks))]
+    own = schemas.pop(client.architectures.own)
+    return dataclasses.replace(own, others=tuple(schemas))
+
+
+def _schema(client: Client, architecture: int) -> Schema:
+    """Find out the schema of what clients of one architecture send, and what of it this client uses."""
+    sent = client.sent[architecture]
+    heard = {"model"} if client.way("adopt", architecture) is not None else set()
+    if client.way("mix", architecture) is not None:
+        heard |= {"question", "reply"}
+    schema = dataclasses.replace(
+        Schema.of(sent.offer, client.own.names),
+        architecture=client.architectures.labels[architecture],
+        number=architecture,
+        heard=frozenset(heard),
+    )
     if not client.algorithm.answers:
         return schema
-    question = client.question(first, 0)
-    reply = Schema.of(client.reply(first, 0, question))
-    return dataclasses.replace(schema, question=Schema.of(question), reply=reply)
+    return dataclasses.replace(schema, question=Schema.of(sent.question), reply=Schema.of(sent.reply))
 
 
 class Node:
@@ -246,7 +261,11 @@ class Node:
             return
         envelope = await self._envelope(result.now)
         alive = self.directory.alive()
-        told = [Contact(sender, alive[sender]) for sender in envelopes if sender in alive]
+        told = [
+            Contact(sender, alive[sender])
+            for sender, answer in envelopes.items()
+            if sender in alive and self.client.way("adopt", answer.architecture) is not None
+        ]
         self.journal.write("told", t=result.now.t, peers=[contact.id for contact in told])
         for contact in told:
             self.pushes.send(contact, envelope, t)
@@ -394,6 +413,8 @@ class Node:
 
     def _count_failure(self, peer: str, error: PeerError) -> None:
         if isinstance(error, Refused):
+            if error.reason is Reason.ARCHITECTURE:
+                self.contact_book.stats_of(peer).unusable = time.monotonic()
             self.refused(peer, error)
             return
         times = self.contact_book.count(peer, "timed out" if isinstance(error, TimedOut) else "no answer")
@@ -413,7 +434,7 @@ class Node:
         if not is_power_of_two(times):
             return
         if not logged:
-            level = logging.INFO if refusal.reason is Reason.STOPPING else logging.WARNING
+            level = logging.INFO if refusal.reason in _USUAL else logging.WARNING
             facts = {"peer": peer, "reason": reason, "why": str(refusal), "times": times}
             log.log(level, "refused", extra=facts)
         self._write("refused", peer=peer, reason=reason, text=str(refusal)[:300], times=times)
@@ -479,7 +500,7 @@ class Node:
         origin = Origin(
             self.federation,
             self.config.plain(),
-            self.config.model.model_dump(),
+            self.client.architectures.models[self.client.architectures.own].model_dump(),
             sample,
             self._evaluated,
             tested=len(own.personal.y),
@@ -531,6 +552,7 @@ class Node:
             "address": self.config.address,
             "run": self.config.run,
             "method": self.config.method.name,
+            "architecture": self.schema.architecture or None,
             "version": list(now.version),
             "t": now.t,
             "iterations": None if self.config.endless else self.config.train.iterations,

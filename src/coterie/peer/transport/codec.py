@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from google.protobuf.message import DecodeError
@@ -18,18 +18,15 @@ from google.protobuf.message import DecodeError
 from coterie.core.types import Message
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.transport.base import ModelEnvelope, Version
-from coterie.peer.transport.schema import MAGNITUDE, Schema, absurd
+from coterie.peer.transport.schema import MAGNITUDE, Part, Schema, absurd
 from coterie.peer.transport.wire_pb2 import Answer, Ask, Header
 from coterie.peer.transport.wire_pb2 import Terms as TermsProto
 
-__all__ = ["MAGNITUDE", "IncomingModel", "Part", "SessionTerms", "check_federation", "check_terms", "chunks"]
-__all__ += ["header", "quote", "read_answer", "read_ask", "same_schema", "seal", "unheard"]
+__all__ = ["MAGNITUDE", "IncomingModel", "SessionTerms", "check_federation", "check_terms", "chunks"]
+__all__ += ["header", "quote", "read_answer", "read_ask", "same_schema", "seal", "unusable"]
 
 PROTOCOL = 3
 _DIGEST = hashlib.sha256().digest_size
-
-Part = Literal["model", "question", "reply"]
-"""What a body is: a model, or what a method that `answers` sends in its place."""
 
 
 class SessionTerms(NamedTuple):
@@ -67,19 +64,24 @@ def quote(text: str) -> str:
 
 
 def check_terms(
-    ours: SessionTerms, theirs: TermsProto, us: str, them: str, schema: Schema | None = None
+    ours: SessionTerms,
+    theirs: TermsProto,
+    us: str,
+    them: str,
+    schema: Schema | None = None,
+    part: Part = "model",
 ) -> None:
     """Refuse other terms than ours, with both sides named.
 
-    `schema`: the own one, if models of the architectures it knows are to be taken, too.
+    `schema`: the own one, if that `part` may be of another architecture that the method has use for.
     """
     other = SessionTerms.decode(theirs)
     for what, reason in _REASONS.items():
         our, their = getattr(ours, what), getattr(other, what)
-        if our == their or (what == "schema" and schema is not None and their in schema.taken):
+        if our == their or (what == "schema" and schema is not None and their in schema.taken(part)):
             continue
         if what == "schema" and schema is not None and schema.architecture:
-            raise unheard(schema, their, us, them)
+            raise unusable(schema, their, us, them, part)
         raise Refused(reason, f"another {what}: {us} has {quote(str(our))}, {them} has {quote(str(their))}")
 
 
@@ -88,9 +90,9 @@ def check_federation(ours: SessionTerms, theirs: TermsProto, us: str, them: str,
     check_terms(ours._replace(schema=theirs.schema) if schema.architecture else ours, theirs, us, them)
 
 
-def unheard(ours: Schema, theirs: str, us: str, them: str) -> Refused:
-    """Make the refusal of models whose schema has the hash `theirs`, which is not among those taken."""
-    used = " or ".join(quote(schema.architecture) for schema in ours.taken.values())
+def unusable(ours: Schema, theirs: str, us: str, them: str, part: Part) -> Refused:
+    """Make the refusal of a sender whose schema has the hash `theirs`, which is not among those taken."""
+    used = " or ".join(quote(schema.architecture) for schema in ours.taken(part).values())
     known = next((other.architecture for other in ours.others if other.hash == theirs), None)
     return Refused(
         Reason.ARCHITECTURE,
@@ -196,8 +198,8 @@ class IncomingModel:
         magnitude: float = MAGNITUDE,
         part: Part = "model",
     ) -> None:
-        check_terms(terms, header.terms, us, sender, schema)
-        found = schema.taken.get(header.terms.schema, schema)  # else it is the own, as both terms say
+        check_terms(terms, header.terms, us, sender, schema, part)
+        found = schema.taken(part).get(header.terms.schema, schema)  # else it is the own, as both terms say
         schema = found.part(part)
         if header.sender != sender:
             raise Refused(

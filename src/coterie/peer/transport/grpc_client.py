@@ -34,7 +34,7 @@ from coterie.peer.transport.grpc_common import (
     target,
 )
 from coterie.peer.transport.limits import Limits, run_off_loop
-from coterie.peer.transport.schema import Schema
+from coterie.peer.transport.schema import Part, Schema
 from coterie.peer.transport.wire_pb2 import Answer, Ask
 
 __all__ = ["GrpcTransport"]
@@ -90,7 +90,7 @@ class GrpcTransport:
 
     async def pull(self, peer: str, address: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
         """Fetch their model, or their answer to a question."""
-        async with self._call("pull", peer, address) as line:
+        async with self._call("pull", peer, address, "reply") as line:
             ask, seconds = self._ask(), self._limits.deadline(self._schema.longest)
             asked = self._schema.question
             if asked and question:
@@ -120,7 +120,7 @@ class GrpcTransport:
 
     async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
         """Send them the own model. True: taken; False: they had it."""
-        async with self._call("push", peer, address) as line:
+        async with self._call("push", peer, address, "model") as line:
             ask = self._ask()
             if self._schema.length <= self._limits.chunk and self._trusted(line):
                 ask.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
@@ -171,8 +171,13 @@ class GrpcTransport:
         )
 
     @asynccontextmanager
-    async def _call(self, name: str, peer: str, address: str) -> AsyncIterator[_Line]:
-        """Frame every call: the breaker, the connection, the greeting; and how it ends badly."""
+    async def _call(
+        self, name: str, peer: str, address: str, part: Part | None = None
+    ) -> AsyncIterator[_Line]:
+        """Frame every call: the breaker, the connection, the greeting; and how it ends badly.
+
+        `part`: what is to be moved, if anything, which the other's architecture must have a use for.
+        """
         breaker = self._breaker(peer)
         if not breaker.allow() and name != "gossip":
             self._count(name, "broken")
@@ -181,9 +186,9 @@ class GrpcTransport:
         try:
             line = self._line(peer, address)
             await self._greet(line)
-            if name != "gossip" and line.schema not in self._schema.taken:
+            if part is not None and line.schema not in self._schema.taken(part):
                 line.greeted = False  # the next time it may be another process, of another architecture
-                raise codec.unheard(self._schema, line.schema, self._identity.id, peer)
+                raise codec.unusable(self._schema, line.schema, self._identity.id, peer, part)
             yield line
             outcome = "ok"
             breaker.succeeded()

@@ -26,7 +26,7 @@ from coterie.peer.transport.base import ModelEnvelope, RequestHandler
 from coterie.peer.transport.grpc_common import REASON, SERVICE, Count, MessageStream, grpc, options
 from coterie.peer.transport.guard import NOBODY, Guard, Key
 from coterie.peer.transport.limits import Limits, RateLimiter, run_off_loop
-from coterie.peer.transport.schema import Schema
+from coterie.peer.transport.schema import Part, Schema
 from coterie.peer.transport.wire_pb2 import Answer, Ask
 
 __all__ = ["GrpcServer"]
@@ -196,7 +196,7 @@ class GrpcServer:
         async with self._call("pull", context) as caller:
             stream, schema = self._stream(context), self._schema
             ask = codec.read_ask(await stream.read())
-            answer = self._admit(ask, caller)
+            answer = self._admit(ask, caller, "reply")
             if schema.question and schema.reply:
                 with self._questions.enter(caller.id):
                     question, answer = await self._body("question", ask, answer, stream, context)
@@ -215,14 +215,14 @@ class GrpcServer:
             with self._bodies.enter(caller.id):
                 stream = self._stream(context)
                 ask = codec.read_ask(await stream.read())
-                answer = self._admit(ask, caller)
+                answer = self._admit(ask, caller, "model")
                 envelope, answer = await self._body("model", ask, answer, stream, context)
                 taken = await self._handler.deliver(envelope)
             answer.taken = taken
             await stream.write(answer)
 
     async def _body(
-        self, part: codec.Part, ask: Ask, answer: Answer, stream: MessageStream, context: Context
+        self, part: Part, ask: Ask, answer: Answer, stream: MessageStream, context: Context
     ) -> tuple[ModelEnvelope, Answer]:
         """Take the body that an ask announces; return it and the answer, without proof if that went ahead."""
         caller, own, magnitude = self._caller(context), self._identity.id, self._limits.magnitude
@@ -313,9 +313,9 @@ class GrpcServer:
         certificate = der(pem[0])
         return _Caller(member(self._identity, certificate, self._denied), certificate)
 
-    def _admit(self, ask: Ask, caller: _Caller) -> Answer:
-        """Make an answer with the proof of who we are, if the terms are ours and a model may be moved."""
-        codec.check_terms(self._terms, ask.terms, self._identity.id, caller.id, self._schema)
+    def _admit(self, ask: Ask, caller: _Caller, part: Part) -> Answer:
+        """Make an answer with the proof of who we are, if the terms are ours and that part may be moved."""
+        codec.check_terms(self._terms, ask.terms, self._identity.id, caller.id, self._schema, part)
         return self._greeted(ask, caller)
 
     def _greeted(self, ask: Ask, caller: _Caller) -> Answer:

@@ -22,17 +22,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 
 from coterie.core.errors import ModelError
 from coterie.core.types import Message
 
-__all__ = ["MAGNITUDE", "Schema", "TensorEntry", "absurd"]
+__all__ = ["MAGNITUDE", "Part", "Schema", "TensorEntry", "absurd"]
 
 MAGNITUDE = 1e9
 """Larger values than this, in a trained model, are a fault or an attack."""
+
+Part: TypeAlias = Literal["model", "question", "reply"]
+"""What a body is: a model, or what goes with a request and back where a method `answers`."""
 
 _DTYPES = {
     "F64": torch.float64,
@@ -81,8 +84,8 @@ class Schema:
     """Name and options of the sender's architecture; empty: all clients of the federation have the same."""
     number: int = 0
     """Place of the architecture in the federation's list, from 0."""
-    heard: bool = True
-    """True if the own method uses messages of this schema."""
+    heard: frozenset[str] = frozenset({"model", "question", "reply"})
+    """Parts of an exchange in which the own method uses messages of this architecture."""
     others: tuple[Schema, ...] = ()
     """Schemas of the federation's other architectures."""
 
@@ -137,12 +140,19 @@ class Schema:
         parts = "".join(part.hash for _, part in self._parts()) + self.architecture
         return hashlib.sha256(self.opening + json.dumps(self.classes).encode() + parts.encode()).hexdigest()
 
-    @cached_property
-    def taken(self) -> Mapping[str, Schema]:
-        """Schemas of all messages that the own method uses, by their hashes, this one among them."""
-        return {self.hash: self, **{other.hash: other for other in self.others if other.heard}}
+    def taken(self, part: Part) -> Mapping[str, Schema]:
+        """Find the schemas of senders whose messages of that part the own method uses, by their hashes."""
+        return self._taken[part]
 
-    def part(self, name: Literal["model", "question", "reply"]) -> Schema:
+    @cached_property
+    def _taken(self) -> Mapping[str, Mapping[str, Schema]]:
+        every = (self, *self.others)
+        return {
+            part: {schema.hash: schema for schema in every if schema is self or part in schema.heard}
+            for part in get_args(Part)
+        }
+
+    def part(self, name: Part) -> Schema:
         """Return the schema of what a body is; where a method does not answer, all are the model's."""
         return {"model": self, "question": self.question or self, "reply": self.reply or self}[name]
 
