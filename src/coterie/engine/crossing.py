@@ -2,7 +2,7 @@
 
 A group's clients lie in one stack for each architecture. Here they have one more number, through all worlds
 of the group and all architectures: the one by which deliveries name them. What a reader cannot use is never
-asked for: messages like its own arrive as they always do, others as `Inbox.foreign` if its algorithm `crosses`.
+asked for: messages like its own arrive as ever, others as `Inbox.foreign` if its algorithm `crosses`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Crossings:
         return self._deliver(met, t, to_neighbours, "adopt")
 
     def bytes_sent(self, met: Meetings, act: Act) -> Tensor:
-        """Count the bytes that each world sends `[W]`; a message weighs what its sender's architecture does."""
+        """Count the bytes that each world sends `[W]`; each weighs what its sender's architecture does."""
         sent = []
         for mixed in self.groups:
             mails = [party.mail for party in mixed.parties]

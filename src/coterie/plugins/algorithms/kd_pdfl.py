@@ -145,6 +145,7 @@ class PaperReading(Algorithm):
 class KDPDFL(PaperReading, TrustReading):
     """Neighbours weighted by what their models say about the client's own data."""
 
+    crosses = True
     reading: Literal["trust", "paper"] = "trust"
     """The way in which the paper is read: `trust` judges neighbours by the own labels and has the options
     `tau`, `asked`, `share` and `adoption` alone; `paper` is the appendix to the letter, with all options."""
