@@ -61,6 +61,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
         "train__optimizer": {"name": "adam", "weight_decay": 0.01},
     },
+    "two of three architectures have the same shapes": {
+        "model": [
+            {"name": "mlp", "hidden": [5]},
+            {"name": "tests.engine.nets:five_hidden"},
+            {"name": "mlp", "hidden": [4, 3]},
+        ],
+        "methods": {"KD-PDFL": {"adoption": "mix"}, "CoBo": {}, "heads": {"name": "FedAvg", "share": "head"}},
+        "exchange__precision": "half",
+        "exchange__probe": 5,
+        "attack": {"name": "sign_flip", "share": 0.2},
+    },
     "answers of attackers": {
         "methods": {"CoBo": {"rho": 0.5}},
         "exchange__probe": 5,

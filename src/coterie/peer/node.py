@@ -87,7 +87,8 @@ def _schema(client: Client, architecture: int) -> Schema:
     )
     if not client.algorithm.answers:
         return schema
-    return dataclasses.replace(schema, question=Schema.of(sent.question), reply=Schema.of(sent.reply))
+    parts = (dataclasses.replace(Schema.of(m), number=architecture) for m in (sent.question, sent.reply))
+    return dataclasses.replace(schema, **dict(zip(("question", "reply"), parts, strict=True)))
 
 
 class Node:

@@ -162,6 +162,8 @@ class Client:
 
     def ask(self, state: State, t: int, slots: Sequence[int]) -> list[bool]:
         """Choose whom to ask in that state at iteration t, by their entries of the row."""
+        if not slots:
+            return []
         reachable = Reachable(torch.tensor(slots), torch.ones(len(slots), dtype=torch.bool))
         ctx = self.schedule.context("ask", t, self.number)
         chosen: list[bool] = self.algorithm.ask(self.task, state, reachable, ctx).tolist()
