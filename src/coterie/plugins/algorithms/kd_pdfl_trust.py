@@ -32,9 +32,10 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.closing_mean import begin_mean, mean_or_model, update_mean
-from coterie.core.messages import blend, ranks, write_row
+from coterie.core.messages import ranks, write_row
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Reachable, Start, State, Tensors
+from coterie.plugins.algorithms._distilling import Distilling
 
 __all__ = ["TrustReading"]
 
@@ -45,7 +46,7 @@ PRIOR = 0.5
 
 
 @dataclass(frozen=True)
-class TrustReading(Algorithm):
+class TrustReading(Distilling):
     """Neighbours weighted by how well their models explain the client's own labels."""
 
     tau: Annotated[float, Gt(0)] = 0.3
@@ -79,17 +80,8 @@ class TrustReading(Algorithm):
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         inbox, rows, w_j, d = self.judge(task, state, inbox, probe)
-        if task.foreign and inbox.foreign:
-            own = torch.where(inbox.own, w_j, 0.0)
-            share = own / (1 + own.sum())
-            new = self._blended(task, state, inbox, share, probe, ctx)
-            import os
-            steps, lr, B = int(os.environ.get("STEPS", 10)), float(os.environ.get("DLR", 0.1)), 32
-            if steps:
-                new = self._learned(task, state, new, inbox, w_j, (w_j.sum() - own.sum()) / (1 + w_j.sum()), probe, ctx, steps, lr, B)
-            return new._replace(rows=rows), {"distance": d, "weight": w_j, "confidence": 1 - share.sum(), "heard": inbox.heard}
         share = w_j / (1 + w_j.sum())
-        return self._blended(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
+        return self.learned(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
             "distance": d,
             "weight": w_j,
             "confidence": 1 - share.sum(),
@@ -102,16 +94,8 @@ class TrustReading(Algorithm):
         if self.adoption == "mix":
             return self.mix(task, state, inbox, probe, ctx)
         inbox, rows, w_i, d = self.judge(task, state, inbox, probe)
-        if task.foreign and inbox.foreign:
-            own = torch.where(inbox.own, w_i, 0.0)
-            new = self._blended(task, state, inbox, own, probe, ctx)
-            import os
-            steps, lr, B = int(os.environ.get("ASTEPS", 10)), float(os.environ.get("DLR", 0.1)), 32
-            if steps:
-                new = self._learned(task, state, new, inbox, w_i, float(os.environ.get("AT","0.5"))*(w_i - own)[0], probe, ctx, steps, lr, B)
-            return new._replace(rows=rows), {"distance": d, "weight": w_i, "confidence": 1 - own.sum(), "heard": inbox.heard}
         share = w_i if self.adoption == "replace" else w_i / 2
-        return self._blended(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
+        return self.learned(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
             "distance": d,
             "weight": w_i,
             "confidence": 1 - share.sum(),
@@ -134,23 +118,6 @@ class TrustReading(Algorithm):
         weight = torch.where(fit > bar, (fit / fit.max()) ** (1 / self.tau), 0.0)
         w_j = torch.where(inbox.heard, weight[inbox.slot], 0.0)
         return inbox, {"w": write_row(state.rows["w"], w_j, inbox), "fit": fit}, w_j, loss
-
-    def _learned(self, task, state, new, inbox, w, trust, probe, ctx, steps, lr, B):
-        from coterie.core.distillation import distil, draw_inputs
-        lesson = draw_inputs(probe, ctx, steps * B)
-        z = task.look(lambda t, s: torch.softmax(t.logits(s, lesson.x), -1), state, inbox)
-        teacher = torch.tensordot(w / w.sum().clamp_min(1e-9), z, dims=1)
-        import os
-        if os.environ.get("FULL") == "1":
-            trust = trust * 0 + (w.sum() > 0) * float(os.environ["TR"])
-        taught = distil(task, new, lesson, teacher, trust, ctx, steps, lr, B)
-        yes = trust > 0
-        return new._replace(params={k: torch.where(yes, v, new.params[k]) for k, v in taught.params.items()}, buffers={k: torch.where(yes, v, new.buffers[k]) for k, v in taught.buffers.items()})
-
-    def _blended(
-        self, task: Task, state: State, inbox: Inbox, share: Tensor, probe: Probe, ctx: Context
-    ) -> State:
-        return task.merge(state, blend(self.offer(task, state, probe, ctx), share, inbox.messages))
 
     def model(self, state: State) -> tuple[Tensors, Tensors]:
         return mean_or_model(state)
