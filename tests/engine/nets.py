@@ -33,6 +33,10 @@ def five_hidden(inputs: Shape, classes: int) -> nn.Module:
     return Mlp((5,)).build(inputs, classes)
 
 
+def one_output_more(inputs: Shape, classes: int) -> nn.Module:
+    return plain(inputs, classes + 1)
+
+
 def batch_norm(inputs: Shape, classes: int) -> nn.Module:
     return _between(inputs, classes, nn.BatchNorm1d(8, momentum=0.3), nn.Tanh())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from coterie.core.types import State
 from coterie.engine.analytic import analytic_model
 from coterie.engine.checkpoint import load
 from coterie.engine.execution import AnalyticExecution, Execution, LocalStep, VmapExecution, step_alone
-from coterie.engine.layout import AlgorithmGroup
+from coterie.engine.layout import AlgorithmGroup, Stack, WorldSlot
 from coterie.engine.plan import Plan, prepare
 from coterie.engine.runner import simulate
 from coterie.engine.simulator import Simulator
@@ -117,31 +118,43 @@ def finished(plan: Plan, folder: Path, **options: Any) -> dict[tuple[str, int], 
 
 
 def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
-    """The last checkpoint and the rows of a run, apart for each world."""
+    """The last checkpoint and the rows of a run, apart for each world.
+
+    Of several architectures, tensors have the place of theirs before their names.
+    """
     found = {}
     for number, stack in enumerate(plan.stacks):
         file = recording.path / f"checkpoint-{number}.safetensors"
-        tensors = load(file, plan.experiment.fingerprint(), plan.data_hash()).tensors
-        for g, group in enumerate(stack.groups):
-            for member in group.members:
-                own = {k: t[member.clients] for k, t in tensors.items() if k.split("/")[0] in _WHOLE}
-                inside = slice(
-                    member.clients.start - group.clients.start, member.clients.stop - group.clients.start
-                )
-                m = member.schedule.clients
-                for part, width in (("memory", None), ("rows", m)):
-                    kept = {k: t[inside] for k, t in tensors.items() if k.startswith(f"{part}/{g}/")}
-                    own |= {
-                        f"{part}/{k.split('/', 2)[2]}": t[:, :width] if width else t for k, t in kept.items()
-                    }
+        every = load(file, plan.experiment.fingerprint(), plan.data_hash()).tensors
+        for i, one in enumerate(stack.together):
+            prefix = f"{i}/" if stack.others else ""
+            tensors = {k.removeprefix(prefix): t for k, t in every.items() if k.startswith(prefix)}
+            for member, own in _apart(one, tensors):
+                own = {f"{prefix}{k}": t for k, t in own.items()}
                 rows = {
                     name: [
                         {k: v for k, v in r.items() if k != "world"} for r in rows if r["world"] == member.id
                     ]
                     for name, rows in recording.rows.items()
                 }
-                found[member.world.name, member.world.seed] = Outcome(own, **rows)
+                key = member.world.name, member.world.seed
+                found[key] = Outcome((found[key].tensors if i else {}) | own, **rows)
     return found
+
+
+def _apart(stack: Stack, tensors: dict[str, Tensor]) -> Iterator[tuple[WorldSlot, dict[str, Tensor]]]:
+    """Each world of a stack with the tensors of its clients."""
+    for g, group in enumerate(stack.groups):
+        for member in group.members:
+            own = {k: t[member.clients] for k, t in tensors.items() if k.split("/")[0] in _WHOLE}
+            inside = slice(
+                member.clients.start - group.clients.start, member.clients.stop - group.clients.start
+            )
+            m = member.schedule.clients
+            for part, width in (("memory", None), ("rows", m)):
+                kept = {k: t[inside] for k, t in tensors.items() if k.startswith(f"{part}/{g}/")}
+                own |= {f"{part}/{k.split('/', 2)[2]}": t[:, :width] if width else t for k, t in kept.items()}
+            yield member, own
 
 
 _WHOLE = ("params", "buffers", "optim", "steps", "diverged")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
+from coterie.core.errors import CoterieError
 from coterie.core.messages import alike
 from coterie.core.sampling import Purpose
 from coterie.core.types import Batch, Context, Foreign, Inbox, Message, Probe, State
@@ -247,6 +248,23 @@ def test_bytes_are_those_of_each_senders_model(tmp_path: Path) -> None:
     own, other = sizes if star < 2 else sizes[::-1]
     assert rows["FedAvg"]["bytes"] == own + own  # a reply of the other of its kind, and the broadcast to it
     assert rows["KD-PDFL"]["bytes"] == own + 2 * other + 3 * own
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": {"K": {"name": "KD-PDFL", "share": "base"}}}, "is not; set share = 'all'"),
+        ({"model": [SMALL, {"name": "tests.engine.nets:one_output_more"}]}, r"need \(4, 3\)"),
+        (
+            {"methods": {"K": {"name": "KD-PDFL", "reading": "paper", "outputs": "1"}}},
+            r"one gives \[\d+, 5\], the other \[\d+, 4\] for the same samples",
+        ),
+    ],
+)
+def test_what_cannot_cross_is_told_before_the_start(changes: dict[str, Any], message: str) -> None:
+    e = experiment(methods=["KD-PDFL"], data__clients=6).replace(**{"model": [SMALL, DEEP], **changes})
+    with pytest.raises(CoterieError, match=message):
+        prepare(e)
 
 
 def test_who_has_which_model_is_written_down(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -12,7 +12,8 @@ from torch import Tensor
 from coterie.core.types import Message, State
 from coterie.experiment import World
 from coterie.federation import Dealer
-from coterie.peer.learning.client import Client, ClientData, LocalClient, ReceivedMessage
+from coterie.peer.learning.architectures import Architectures
+from coterie.peer.learning.client import Act, Client, ClientData, LocalClient, ReceivedMessage
 from coterie.peer.node import schema_of
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope, Transport
@@ -31,6 +32,15 @@ class Host:
         self.name, self.local_client = name, local_client
         self.schema = schema_of(local_client.client)
         self.pushed: list[ModelEnvelope] = []
+
+    @property
+    def architecture(self) -> int:
+        """The place of its own."""
+        return self.local_client.client.architectures.own
+
+    def uses(self, act: Act, sender: Host) -> bool:
+        """Whether its method has any use for models of the sender's architecture."""
+        return self.local_client.client.way(act, sender.architecture) is not None
 
     def sealed(self, schema: Schema, message: Message) -> ModelEnvelope:
         """A message of this moment."""
@@ -59,8 +69,12 @@ def hosts_of(world: World) -> list[Host]:
     """All clients of a world."""
     e = world.experiment
     federation = Dealer(None).of(world)
-    parts = (ClientData.of(federation, i, getattr(torch, e.dtype)) for i in range(e.data.clients))
-    return [Host(f"p{i}", LocalClient(Client.of(world, own, i, i))) for i, own in enumerate(parts)]
+
+    def client(i: int) -> Client:
+        own = ClientData.of(federation, i, getattr(torch, e.dtype))
+        return Client.of(world, own, Architectures.dealt(world, federation, i), i, i)
+
+    return [Host(f"p{i}", LocalClient(client(i))) for i in range(e.data.clients)]
 
 
 async def advance(
@@ -82,9 +96,13 @@ async def advance(
             continue
         if phase == "exchange":
             meeting = schedule.meeting(t)
+            near = {
+                star: [j for j in there if hosts[star].uses("mix", hosts[j])]
+                for star, there in _pairs(meeting, meeting.asked)
+            }
             asked = {
                 star: set(compress(there, hosts[star].local_client.ask(there)))
-                for star, there in _pairs(meeting, meeting.asked)
+                for star, there in near.items()
             }
             replies = {
                 star: [
@@ -95,19 +113,23 @@ async def advance(
                 for star, heard in _pairs(meeting, meeting.heard)
             }
             for star, letters in replies.items():  # only now: everybody read the models from before
-                hosts[star].local_client.mix([ReceivedMessage(slots[x.sender], x.message) for x in letters])
+                hosts[star].local_client.mix([_received(slots, letter) for letter in letters])
             asked = {star: who for star, who in asked.items() if replies[star]}
         else:
             meeting = schedule.meeting(t - 1)
             for star, told in _pairs(meeting, meeting.told):
                 letter = await hosts[star].reply("")
                 for j in told:
-                    if j in asked.get(star, ()):
+                    if j in asked.get(star, ()) and hosts[j].uses("adopt", hosts[star]):
                         assert await transports[star].push(hosts[j].name, addresses[j], letter)
             for host in hosts:
                 for letter in host.pushed:
-                    host.local_client.adopt(ReceivedMessage(slots[letter.sender], letter.message))
+                    host.local_client.adopt(_received(slots, letter))
                 host.pushed.clear()
+
+
+def _received(slots: Mapping[str, int], letter: ModelEnvelope) -> ReceivedMessage:
+    return ReceivedMessage(slots[letter.sender], letter.message, letter.architecture)
 
 
 def _pairs(meeting: Meeting, mask: Tensor) -> list[tuple[int, list[int]]]:

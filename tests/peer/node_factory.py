@@ -44,7 +44,8 @@ def peer_config(number: int, folder: Path, **changes: Any) -> PeerConfig:
         "state": str(folder / f"p{number}"),
     }
     for key, value in changes.items():
-        values[key] = {**values[key], **value} if isinstance(values.get(key), dict) else value
+        tables = isinstance(value, dict) and isinstance(values.get(key), dict)
+        values[key] = {**values[key], **value} if tables else value
     return PeerConfig.parse(values)
 
 
@@ -60,7 +61,7 @@ class Peer:
         client = client_of(config, self.name, config.data_folder(config.state), self.folder)
         directory = StaticDirectory(config.peers, self.name)
         life = Life.open(self.folder, self.name, config.run, client.first(), wall)
-        self.node = Node(self.name, config, client, self.folder, directory, life)
+        self.node = Node(self.name, config, client, self.folder, directory, life, "wards")
         self.node.begin()
         self.stop = asyncio.Event()
 

@@ -13,6 +13,7 @@ from coterie.core.types import State
 from coterie.engine.batches import StackedData
 from coterie.experiment import Experiment
 from coterie.federation import Dealer
+from coterie.peer.learning.architectures import Architectures
 from coterie.peer.learning.client import Client, ClientData, LocalClient, ReceivedMessage, dry_run
 from coterie.peer.transport.base import Version
 from coterie.replay.twin import Twin
@@ -26,7 +27,8 @@ E = hard(methods=["KD-PDFL"])
 def client(number: int = 2, probe: int | None = None, experiment: Experiment = E) -> Client:
     (world,) = experiment.worlds()
     federation = Dealer(None).federation(world.experiment, 0)
-    made = Client.of(world, ClientData.of(federation, number, torch.float64), number, number)
+    among = Architectures.dealt(world, federation, number)
+    made = Client.of(world, ClientData.of(federation, number, torch.float64), among, number, number)
     return dataclasses.replace(made, probe_size=probe)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from coterie.core.registry import registered
 from coterie.engine.plan import prepare
@@ -59,6 +60,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "clipped": {"name": "FedAvg-Gaussian", "clip": 1.0, "adoption": "average"},
         },
         "train__optimizer": {"name": "adam", "weight_decay": 0.01},
+    },
+    "two of three architectures have the same shapes": {
+        "model": [
+            {"name": "mlp", "hidden": [5]},
+            {"name": "tests.engine.nets:five_hidden"},
+            {"name": "mlp", "hidden": [4, 3]},
+        ],
+        "methods": {"KD-PDFL": {"adoption": "mix"}, "CoBo": {}, "heads": {"name": "FedAvg", "share": "head"}},
+        "exchange__precision": "half",
+        "exchange__probe": 5,
+        "attack": {"name": "sign_flip", "share": 0.2},
     },
     "answers of attackers": {
         "methods": {"CoBo": {"rho": 0.5}},
@@ -113,9 +125,13 @@ async def over_grpc(hosts: list[Host], folder: Path, iterations: int) -> None:
 def check(world: World, over: Over, folder: Path, want: Want) -> None:
     hosts = hosts_of(world)
     asyncio.run(over(hosts, folder, world.experiment.train.iterations))
-    got = tensors([h.local_client.now.state for h in hosts])
+    got: dict[str, Tensor] = {}
+    several = len(hosts[0].local_client.client.tasks) > 1
+    for place in range(len(hosts[0].local_client.client.tasks)):
+        own = tensors([h.local_client.now.state for h in hosts if h.architecture == place])
+        got |= {f"{place}/{k}" if several else k: v for k, v in own.items()}
     outcome = want[world.name, world.seed]
-    same(got, {k: v for k, v in outcome.tensors.items() if "/" in k}, CLOSE)
+    same(got, {k: v for k, v in outcome.tensors.items() if "/" in k.lstrip("0123456789/")}, CLOSE)
     clients = [h.local_client for h in hosts]
     tested = [c.client.measure(c.now.state, c.now.t)["personal"] for c in clients]
     assert tested == pytest.approx(outcome.metrics[-1]["personal"], abs=1e-6)
@@ -144,6 +160,35 @@ def test_every_kind_of_method_over_grpc_as_in_the_simulator(
     method: str, simulated: Want, tmp_path: Path
 ) -> None:
     check(worlds(EVERY)[method], over_grpc, tmp_path, simulated)
+
+
+MIXED = hard(
+    methods=EVERY_METHOD,
+    model=[
+        {"name": "mlp", "hidden": [5], "norm": "batch", "dropout": 0.3},
+        {"name": "mlp", "hidden": [4, 3]},
+        {"name": "tests.engine.nets:layer_norm", "clients": [4]},
+    ],
+)
+"""Three architectures, one of which a single client has."""
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Want:
+    return finished(prepare(MIXED), tmp_path_factory.mktemp("mixed"))
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_every_method_with_mixed_models_in_memory_as_in_the_simulator(
+    method: str, mixed: Want, tmp_path: Path
+) -> None:
+    check(worlds(MIXED)[method], over_memory, tmp_path, mixed)
+
+
+@pytest.mark.usefixtures("outside")
+@pytest.mark.parametrize("method", ["FedAvg", "KD-PDFL", "CoBo"])
+def test_mixed_models_over_grpc_as_in_the_simulator(method: str, mixed: Want, tmp_path: Path) -> None:
+    check(worlds(MIXED)[method], over_grpc, tmp_path, mixed)
 
 
 ROUNDED = hard(

@@ -1,4 +1,4 @@
-"""`coterie peer`: run one real peer, and watch one."""
+"""`coterie peer`: run one real peer, watch one, and take its model out for use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["peer"]
 peer = typer.Typer(
     name="peer",
     help=(
-        "Run a real peer on this machine, and look at one.\n\n"
+        "Run a real peer on this machine, look at one, and export its model.\n\n"
         "Example:  coterie peer run peer.toml  ·  coterie peer status 127.0.0.1:9101"
     ),
     no_args_is_help=True,
@@ -80,3 +80,32 @@ def status(
         while True:
             time.sleep(1)
             live.update(table(fetched(where)), refresh=True)
+
+
+@peer.command()
+def export(
+    state: Annotated[
+        Path, typer.Argument(metavar="STATE", help="The peer's state folder, or one of the models in it.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; by default PEER.safetensors here.")
+    ] = None,
+) -> None:
+    """Write a peer's trained model to one file for use anywhere, also while the peer runs.
+
+    The file has the weights as plain PyTorch names them, and in its metadata what goes in and comes out:
+    architecture, columns, scaling, classes. It is the model as it was last saved (every `save` seconds).
+
+    Example:  coterie peer export state -o ward.safetensors
+    """
+    from coterie.cli.peer_table import percent
+    from coterie.peer.export import trained_model
+    from coterie.storage import model_file
+
+    card, tensors = trained_model(state)
+    path = out or Path(f"{card.client}.safetensors")
+    model_file.save(path, card, tensors)
+    typer.echo(
+        f"{path}  {card.architecture} of {card.client}, {card.method}, iteration {card.iteration}, accuracy "
+        f"{percent(card.score)} on {card.tested} test samples of its own"
+    )

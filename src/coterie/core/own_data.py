@@ -288,9 +288,10 @@ def _column(values: Any, name: str, where: str) -> Column:
         array = array.astype(str)
     kinds, most = ("iubU", 1) if name == "owner" else ("iubUf", 9 if array.dtype.kind != "U" else 1)
     if not 1 <= array.ndim <= most or array.dtype.kind not in kinds:
+        numbers = "whole numbers" if name == "owner" else "numbers"
         raise DataError(
-            f"{where}: {name} must be {'whole ' if name == 'owner' else ''}numbers or words of shape [n], got "
-            f"{array.dtype} of shape {tuple(array.shape)}"
+            f"{where}: {name} must be {numbers} or words of shape [n], got {array.dtype} of shape "
+            f"{tuple(array.shape)}"
         )
     return array.astype(np.int64) if array.dtype.kind == "b" else array
 

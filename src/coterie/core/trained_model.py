@@ -61,6 +61,8 @@ class ModelCard:
     """The method that trained the model."""
     run: str
     """The experiment, or the run of a federation of peers."""
+    federation: str | None = None
+    """The federation of real peers that its CA certifies; None: the model is of a simulated client."""
     seed: int
     """The seed of the run."""
     client: str

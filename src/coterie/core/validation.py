@@ -43,6 +43,9 @@ class ValidatingAlgorithm(Algorithm):
     where: str = ""
     """Words about how it is run."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "crosses", self.inner.crosses)  # a class has it, and this one has many
+
     def init(self, task: Task, start: Start, ctx: Context) -> State:
         given: Any = self.inner.init(task, start, ctx)
         usual = Algorithm.init(self, task, start, ctx)

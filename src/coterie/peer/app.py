@@ -101,7 +101,7 @@ async def _serve(
     life = Life.open(folder, identity.id, config.run, client.first(), time.time(), identity.leaf.latest)
     membership = None if config.peers else _membership(config, identity, life.incarnation)
     directory = GossipDirectory(membership) if membership else StaticDirectory(config.peers, identity.id)
-    node = Node(identity.id, config, client, folder, directory, life)
+    node = Node(identity.id, config, client, folder, directory, life, identity.federation)
     gossip = GossipLoop(identity, membership, node.on_member_event, node.refused) if membership else None
     rotation = _Rotation(identity, node, membership, gossip)
     calls = CallCounters()

@@ -4,7 +4,8 @@ PeerConfig
   address, listen                          where others dial it, and where it listens
   seeds, peers, identity, state            whom it knows, who it is
   run, members, seed, client, slots        which run of the federation, and its place in it
-  method, model, dtype, threads            what it computes
+  method, model, architecture              what it computes
+  dtype, threads                           and how
   data, train, evaluate                    as in an experiment
   exchange                                 when it wakes and whom it asks
   status                                   metrics, health and status, for this machine only
@@ -45,9 +46,11 @@ from coterie.experiment import (
     named,
     settled,
 )
+from coterie.experiment.schema import Model
 from coterie.federation import Dealer
 from coterie.peer.errors import PeerError
 from coterie.peer.identity.names import Contact, address_error, id_error
+from coterie.peer.learning.architectures import Architectures
 from coterie.peer.learning.client import Client, ClientData
 from coterie.peer.membership.records import MOST_RECORDS
 
@@ -162,7 +165,10 @@ class PeerConfig(Section):
     """Entries of its row of W that belong to certain peers; the others get theirs when they are met."""
     method: Annotated[Method, BeforeValidator(named)] = Method(name="KD-PDFL")
     """Without `client`, its `adoption` is "mix" unless it is named: nobody overwrites its model unweighed."""
-    model: Named = Plugin(name="mlp")
+    model: Model = Plugin(name="mlp")
+    """Model of all peers of a run; or a list of those that they may have, the same for all of them."""
+    architecture: Annotated[int, Ge(0)] | str | None = None
+    """Model of this peer, by its place in that list, from 0, or by name; a `client` has it dealt."""
     task: Named = Plugin(name="classification")
     dtype: Literal["float32", "float64"] = "float32"
     threads: Count = 1
@@ -340,5 +346,9 @@ class PeerConfig(Section):
 
     def client_of(self, peer: str, federation: Federation) -> Client:
         """Build the client that this peer is."""
-        own = ClientData.of(federation, self.slot, getattr(torch, self.dtype))
-        return Client.of(self.world(), own, self.number(peer), self.slot)
+        own, world = ClientData.of(federation, self.slot, getattr(torch, self.dtype)), self.world()
+        if self.client is None or self.architecture is not None:
+            among = Architectures.chosen(world.experiment, self.architecture)
+        else:
+            among = Architectures.dealt(world, federation, self.client)
+        return Client.of(world, own, among, self.number(peer), self.slot)

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     FEDERATION = "federation"  # another federation
     RUN = "run"  # another run of the federation
     SCHEMA = "schema"  # another model: names, shapes or types differ
+    ARCHITECTURE = "architecture"  # a model of an architecture that this peer does not know or use
     FORMAT = "format"  # bytes that are not what they should be
     SIZE = "size"  # more or fewer bytes than allowed or announced
     DIGEST = "digest"  # bytes that do not have the announced SHA-256

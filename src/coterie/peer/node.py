@@ -33,7 +33,7 @@ from coterie.peer.membership.directory import MemberDirectory
 from coterie.peer.membership.protocol import MembershipEvent
 from coterie.peer.observability.logging import is_power_of_two
 from coterie.peer.persistence import journal
-from coterie.peer.persistence.checkpoint import Checkpoint, StateFolder
+from coterie.peer.persistence.checkpoint import Checkpoint, Origin, StateFolder
 from coterie.peer.persistence.life import Life
 from coterie.peer.transport import codec
 from coterie.peer.transport.base import ModelEnvelope, Transport
@@ -44,6 +44,8 @@ __all__ = ["Node", "schema_of"]
 
 log = logging.getLogger(__name__)
 
+_USUAL = (Reason.STOPPING, Reason.ARCHITECTURE)
+"""Reasons for which nobody need do anything."""
 QUORUM_PATIENCE = 30.0
 """Seconds to wait for others before the first step, if that is asked for."""
 TICK = 0.1
@@ -65,15 +67,28 @@ class Request(NamedTuple):
 
 
 def schema_of(client: Client) -> Schema:
-    """Find out the schema of what a client sends, by making its first messages."""
-    first, names, kind = client.first(), client.own.names, client.task.kind
-    meaning = names if kind.has_classes else (type(kind).__name__, *names)
-    schema = Schema.of(client.offer(first, 0), meaning)
+    """Find out the schema of what a client sends, and those of the others' architectures."""
+    schemas = [_schema(client, architecture) for architecture in range(len(client.tasks))]
+    own = schemas.pop(client.architectures.own)
+    return dataclasses.replace(own, others=tuple(schemas))
+
+
+def _schema(client: Client, architecture: int) -> Schema:
+    """Find out the schema of what clients of one architecture send, and what of it this client uses."""
+    sent, names, kind = client.sent[architecture], client.own.names, client.task.kind
+    heard = {"model"} if client.way("adopt", architecture) is not None else set()
+    if client.way("mix", architecture) is not None:
+        heard |= {"question", "reply"}
+    schema = dataclasses.replace(
+        Schema.of(sent.offer, names if kind.has_classes else (type(kind).__name__, *names)),
+        architecture=client.architectures.labels[architecture],
+        number=architecture,
+        heard=frozenset(heard),
+    )
     if not client.algorithm.answers:
         return schema
-    question = client.question(first, 0)
-    reply = Schema.of(client.reply(first, 0, question))
-    return dataclasses.replace(schema, question=Schema.of(question), reply=reply)
+    parts = (dataclasses.replace(Schema.of(m), number=architecture) for m in (sent.question, sent.reply))
+    return dataclasses.replace(schema, **dict(zip(("question", "reply"), parts, strict=True)))
 
 
 class Node:
@@ -87,8 +102,9 @@ class Node:
         folder: StateFolder,
         directory: MemberDirectory,
         life: Life,
+        federation: str,
     ) -> None:
-        self.id, self.config, self.client = peer, config, client
+        self.id, self.config, self.client, self.federation = peer, config, client, federation
         self.folder, self.directory = folder, directory
         self.incarnation, self.journal, saved = life.incarnation, life.journal, life.saved
         now = saved.now if saved else None
@@ -103,7 +119,7 @@ class Node:
         self.bytes_sent = self.exchanges = 0
         self.learning = False
         self._life = life
-        self._evaluated: dict[str, Any] = {}
+        self._evaluated: dict[str, Any] = saved.origin.evaluated if saved and saved.origin else {}
         self._task = client.task.kind.facts(config.task.name).plain()
         self._logged_at = -math.inf
         self._faults: dict[str, str] = {}
@@ -247,7 +263,11 @@ class Node:
             return
         envelope = await self._envelope(result.now)
         alive = self.directory.alive()
-        told = [Contact(sender, alive[sender]) for sender in envelopes if sender in alive]
+        told = [
+            Contact(sender, alive[sender])
+            for sender, answer in envelopes.items()
+            if sender in alive and self.client.way("adopt", answer.architecture) is not None
+        ]
         self.journal.write("told", t=result.now.t, peers=[contact.id for contact in told])
         for contact in told:
             self.pushes.send(contact, envelope, t)
@@ -395,6 +415,8 @@ class Node:
 
     def _count_failure(self, peer: str, error: PeerError) -> None:
         if isinstance(error, Refused):
+            if error.reason is Reason.ARCHITECTURE:
+                self.contact_book.stats_of(peer).unusable = time.monotonic()
             self.refused(peer, error)
             return
         times = self.contact_book.count(peer, "timed out" if isinstance(error, TimedOut) else "no answer")
@@ -414,7 +436,7 @@ class Node:
         if not is_power_of_two(times):
             return
         if not logged:
-            level = logging.INFO if refusal.reason is Reason.STOPPING else logging.WARNING
+            level = logging.INFO if refusal.reason in _USUAL else logging.WARNING
             facts = {"peer": peer, "reason": reason, "why": str(refusal), "times": times}
             log.log(level, "refused", extra=facts)
         self._write("refused", peer=peer, reason=reason, text=str(refusal)[:300], times=times)
@@ -475,8 +497,17 @@ class Node:
             self.set_fault("journal", str(error))
 
     def _save(self, now: Snapshot) -> None:
-        slots = dict(self.contact_book.slots)
-        self.folder.save(Checkpoint(self.id, self.config.run, slots, now, self.client.own.inputs))
+        slots, own = dict(self.contact_book.slots), self.client.own
+        sample = {"shape": list(own.train.x.shape[1:]), "type": str(own.train.x.dtype).removeprefix("torch.")}
+        origin = Origin(
+            self.federation,
+            self.config.plain(),
+            self.client.architectures.models[self.client.architectures.own].model_dump(),
+            sample,
+            self._evaluated,
+            tested=len(own.personal.y),
+        )
+        self.folder.save(Checkpoint(self.id, self.config.run, slots, now, own.inputs, origin))
 
     def _report(self, kind: str, facts: dict[str, Any]) -> None:
         """Take note of what the training thread reports."""
@@ -524,6 +555,7 @@ class Node:
             "run": self.config.run,
             "method": self.config.method.name,
             "task": self._task,
+            "architecture": self.schema.architecture or None,
             "version": list(now.version),
             "t": now.t,
             "iterations": None if self.config.endless else self.config.train.iterations,

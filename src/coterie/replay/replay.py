@@ -155,14 +155,16 @@ class _Life:
                     heard = []
                     for (peer, version, slot), asked in zip(row["heard"], self._asked(row), strict=True):
                         yield from self._wait(others, peer, Version(*version))
-                        heard.append(Received(slot, self._reply(others[peer], Version(*version), asked)))
+                        reply = self._reply(others[peer], Version(*version), asked)
+                        heard.append(Received(slot, reply, self._architecture(others[peer])))
                     self._compare(row, self.twin.mix(row["t"], heard), others)
                     self.mixes += 1
                     self._changed(row)
                 case "adopt":
                     peer, version = row["peer"], Version(*row["version"])
                     yield from self._wait(others, peer, version)
-                    one = Received(row["slot"], _offer(others[peer], version))
+                    sender = others[peer]
+                    one = Received(row["slot"], _offer(sender, version), self._architecture(sender))
                     self._compare(row, self.twin.adopt(row["t"], one), others)
                     self.adoptions += 1
                     self._changed(row)
@@ -244,6 +246,15 @@ class _Life:
         if asked is None:
             return _offer(life, version)
         return life.twin.reply(*life.kept[version], self.twin.question(*self.kept[asked]))
+
+    def _architecture(self, other: _Life) -> int:
+        """Find the place of another peer's architecture among those that this one knew."""
+        among, theirs = self.twin.client.architectures, other.twin.client.architectures
+        if (label := theirs.labels[theirs.own]) not in among.labels:
+            raise self._damaged(
+                f"it heard {other.history.peer}, whose architecture {label!r} is not in its list `model`"
+            )
+        return among.labels.index(label)
 
     def _agree(self, event: int) -> None:
         if self.version.event != event:

@@ -15,11 +15,11 @@ from torch.utils._pytree import tree_map
 from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_proxy, first_row
-from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
+from coterie.core.types import Batch, Context, Foreign, Inbox, Info, Message, Probe, Start, State
 from coterie.engine.batches import StackedData
 from coterie.engine.execution import LocalStep, VmapExecution
 from coterie.engine.layout import AlgorithmGroup
-from coterie.peer.learning.client import Client
+from coterie.peer.learning.client import Act, Client, ReceivedMessage
 
 __all__ = ["Received", "Twin"]
 
@@ -28,10 +28,11 @@ AHEAD = 64
 
 
 class Received(NamedTuple):
-    """A message `[1, ...]` and the entry of the row that belongs to its sender."""
+    """A message `[1, ...]`, and its sender's entry of the row and architecture."""
 
     slot: int
     message: Message
+    architecture: int
 
 
 class Twin:
@@ -124,11 +125,11 @@ class Twin:
         rows = {k: v.index_copy(1, at, fresh[k][:, slot, None]) for k, v in self.state.rows.items()}
         self.state = self.state._replace(rows=rows)
 
-    def _exchange(self, act: Literal["mix", "adopt"], t: int, heard: Sequence[Received]) -> Info:
-        inbox = Inbox(
-            {k: torch.stack([h.message[k] for h in heard], dim=1) for k in heard[0].message},
-            torch.ones(1, len(heard), dtype=torch.bool),
-            torch.tensor([[h.slot for h in heard]]),
+    def _exchange(self, act: Act, t: int, heard: Sequence[Received]) -> Info:
+        inbox = _batched(
+            self.client.inbox(
+                act, [ReceivedMessage(slot, {k: v[0] for k, v in m.items()}, a) for slot, m, a in heard]
+            )
         )
         guarded = guarded_mix if act == "mix" else guarded_adopt
         given = self.state, inbox, self._probe(t), self._context(act, t)
@@ -147,3 +148,13 @@ class Twin:
 
     def _probe(self, t: int) -> Probe:
         return self.data.probe(torch.tensor([self.at.start]), t)
+
+
+def _batched(inbox: Inbox) -> Inbox:
+    """Give everything an axis of clients, of one."""
+    foreign = tuple(
+        Foreign({k: m[None] for k, m in theirs.messages.items()}, theirs.mask[None])
+        for theirs in inbox.foreign
+    )
+    messages = {k: m[None] for k, m in inbox.messages.items()}
+    return Inbox(messages, inbox.heard[None], inbox.slot[None], foreign)

@@ -8,9 +8,9 @@ no network, no file, no thread.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -21,7 +21,8 @@ from coterie.core.attack import Attack
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.measuring import measure_client
-from coterie.core.model_factory import build_task, with_proxy
+from coterie.core.messages import alike
+from coterie.core.model_factory import acquainted, build_task, with_proxy
 from coterie.core.precision import Precision, pack, unpack
 from coterie.core.registry import describe_error
 from coterie.core.sampling import (
@@ -35,15 +36,20 @@ from coterie.core.sampling import (
     training_order,
 )
 from coterie.core.task import Task
-from coterie.core.types import Batch, Inbox, Info, Message, Probe, Reachable, Start, State
+from coterie.core.types import Batch, Foreign, Inbox, Info, Message, Probe, Reachable, Start, State
 from coterie.core.validation import ValidatingAlgorithm, refuse_without_classes, validate_outputs
 from coterie.experiment import World
+from coterie.peer.learning.architectures import Architectures, Sent
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
 from coterie.schedule import Schedule
 
-__all__ = ["Client", "ClientData", "LocalClient", "ReceivedMessage", "RecordChange", "Snapshot", "dry_run"]
+__all__ = ["Act", "Client", "ClientData", "LocalClient", "ReceivedMessage", "RecordChange", "Snapshot"]
+__all__ += ["dry_run"]
 
+Act = Literal["mix", "adopt"]
+Way: TypeAlias = int | Literal["own"] | None
+"""The way in which a message is heard: among the own, at a place of `Inbox.foreign`, or not at all."""
 AHEAD = 64
 """Iterations whose batches are drawn in one go."""
 
@@ -105,9 +111,14 @@ class Client:
     """The precision of all messages on the wire."""
     held: int
     """The number of training samples, the last ones, that are set aside: no mini-batch has one of them."""
+    architectures: Architectures
+    tasks: tuple[Task, ...]
+    """Tasks of all architectures; `task` is the own one."""
 
     @classmethod
-    def of(cls, world: World, own: ClientData, number: int, slot: int) -> Client:
+    def of(
+        cls, world: World, own: ClientData, architectures: Architectures, number: int, slot: int
+    ) -> Client:
         """Make a client of a world (one method, one seed, one setting) with these samples."""
         e, held = world.experiment, 0
         refuse_without_classes(world.algorithm, f"method {world.label!r}", e.task_kind, e.task.name)
@@ -117,10 +128,12 @@ class Client:
             own = dataclasses.replace(own, train=Samples(own.train.x[order], own.train.y[order]))
             held = int(held_out(count, e.exchange.holdout))
         dtype = getattr(torch, e.dtype)
-        inputs, how = tuple(own.train.x.shape[1:]), (e.task_kind, dtype, e.train.optimizer, e.train.init)
-        task = build_task(e.model.name, e.model.options, inputs, own.names, *how)
+        inputs, names, init = tuple(own.train.x.shape[1:]), own.names, e.train.init
+        how, proxy = (e.task_kind, dtype, e.train.optimizer, init), world.algorithm.proxy
+        built = [build_task(one.name, one.options, inputs, names, *how) for one in architectures.models]
+        tasks = tuple(with_proxy(task, proxy, inputs, names, init) for task in acquainted(built))
         return cls(
-            task=with_proxy(task, world.algorithm.proxy, inputs, own.names, e.train.init),
+            task=tasks[architectures.own],
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),
@@ -134,6 +147,8 @@ class Client:
             attack=e.attack.attack if bool(world.attackers[slot]) else None,
             precision=e.exchange.precision,
             held=held,
+            architectures=architectures,
+            tasks=tasks,
         )
 
     def first(self) -> State:
@@ -146,6 +161,8 @@ class Client:
 
     def ask(self, state: State, t: int, slots: Sequence[int]) -> list[bool]:
         """Choose whom to ask in that state at iteration t, by their entries of the row."""
+        if not slots:
+            return []
         reachable = Reachable(torch.tensor(slots), torch.ones(len(slots), dtype=torch.bool))
         ctx = self.schedule.context("ask", t, self.number)
         chosen: list[bool] = self.algorithm.ask(self.task, state, reachable, ctx).tolist()
@@ -170,6 +187,75 @@ class Client:
     def unpacked(self, message: Message) -> Message:
         """Unpack a message that another client sent."""
         return unpack(message, self.precision, self.dtype)
+
+    @cached_property
+    def sent(self) -> tuple[Sent, ...]:
+        """Make what clients of each architecture send first, by code of this peer's own."""
+        return tuple(dataclasses.replace(self, task=task)._first_sent() for task in self.tasks)
+
+    def way(self, act: Act, architecture: int) -> Way:
+        """Tell how a message of that architecture is heard, in a star's turn or a neighbour's."""
+        return "own" if architecture == self.architectures.own else self._ways[act][architecture]
+
+    def inbox(self, act: Act, heard: Sequence[ReceivedMessage]) -> Inbox:
+        """Put messages, unpacked, among the own or those of their architecture."""
+        ways = [self.way(act, h.architecture) for h in heard]
+
+        def stacked(way: Way, like: Message) -> Message:
+            """Stack those heard in this way, `[K, ...]` each, with zeros for the others."""
+            each = [h.message if its == way else {} for h, its in zip(heard, ways, strict=True)]
+            return {
+                k: torch.stack([m[k] if m else torch.zeros_like(v) for m in each]) for k, v in like.items()
+            }
+
+        def mask(way: Way) -> Tensor:
+            return torch.tensor([its == way for its in ways], dtype=torch.bool)
+
+        def first(way: Way) -> Message:
+            return next((h.message for h, its in zip(heard, ways, strict=True) if its == way), {})
+
+        places = range(len(self.task.foreign) if self.algorithm.crosses else 0)
+        return Inbox(
+            stacked("own", first("own") or self._like(act)) if heard else {},
+            ~mask(None),
+            torch.tensor([h.slot for h in heard], dtype=torch.int64),
+            tuple(Foreign(stacked(place, first(place)), mask(place)) for place in places),
+        )
+
+    def _like(self, act: Act) -> Message:
+        """Make a message with the names and shapes of the own, as it would be heard."""
+        own = self.sent[self.architectures.own]
+        return self.unpacked(own.reply if act == "mix" else own.offer)
+
+    @cached_property
+    def _ways(self) -> Mapping[Act, Sequence[Way]]:
+        every = range(len(self.tasks))
+        return {
+            "mix": [self._way(b, "reply") if self._asks(b) else None for b in every],
+            "adopt": [self._way(b, "offer") for b in every],
+        }
+
+    def _way(self, sender: int, part: Literal["reply", "offer"]) -> Way:
+        ours, theirs = (getattr(self.sent[b], part) for b in (self.architectures.own, sender))
+        if alike(ours, theirs):
+            return "own"
+        if self.algorithm.crosses:
+            for place, task in enumerate(self.task.foreign):
+                if task.model is self.tasks[sender].model:
+                    return place
+        return None
+
+    def _asks(self, neighbour: int) -> bool:
+        """Tell whether clients of that architecture understand a question of the own, and the other way."""
+        return alike(self.sent[self.architectures.own].question, self.sent[neighbour].question)
+
+    def _first_sent(self) -> Sent:
+        state = self.first()
+        offer = self.offer(state, 0)
+        if not self.algorithm.answers:
+            return Sent(offer, {}, offer)
+        question = self.question(state, 0)
+        return Sent(offer, question, self.reply(state, 0, question))
 
     def _sent(self, state: State, t: int, probe: Probe, honest: Message) -> Message:
         """Pack the message that is sent in place of an honest one; that one, unless the client attacks."""
@@ -207,10 +293,11 @@ class Client:
 
 
 class ReceivedMessage(NamedTuple):
-    """A message as it was sent, packed, and its sender's entry of the row."""
+    """A message as it was sent, packed, its sender's entry of the row, and the sender's architecture."""
 
     slot: int
     message: Message
+    architecture: int = 0
 
 
 class Snapshot(NamedTuple):
@@ -294,16 +381,9 @@ class LocalClient:
         rows = {k: v.index_copy(0, torch.tensor([slot]), fresh[k][slot, None]) for k, v in state.rows.items()}
         self._commit(state._replace(rows=rows), self.now.t, {}, record)
 
-    def _exchange(
-        self, act: Literal["mix", "adopt"], heard: Sequence[ReceivedMessage], record: RecordChange
-    ) -> Info:
+    def _exchange(self, act: Act, heard: Sequence[ReceivedMessage], record: RecordChange) -> Info:
         c, (_, t, state) = self.client, self.now
-        messages = [c.unpacked(h.message) for h in heard]
-        inbox = Inbox(
-            {k: torch.stack([m[k] for m in messages]) for k in (messages[0] if messages else {})},
-            torch.ones(len(heard), dtype=torch.bool),
-            torch.tensor([h.slot for h in heard], dtype=torch.int64),
-        )
+        inbox = c.inbox(act, [h._replace(message=c.unpacked(h.message)) for h in heard])
         guarded = guarded_mix if act == "mix" else guarded_adopt
         ctx = c.schedule.context(act, t, c.number)
         new, info = guarded(c.algorithm, c.task, state, inbox, c.draw_probe(t), ctx)
@@ -340,14 +420,24 @@ def dry_run(client: Client) -> None:
         client.algorithm.settle(
             client.task, local_client.now.state, client.schedule.context("settle", 1, client.number)
         )
-        offer = local_client.offer()
+        offer, own = local_client.offer(), client.architectures.own
+        others = [b for b in range(len(client.tasks)) if b != own]
         if reply := local_client.reply(local_client.question()) if checked.answers else offer:
-            itself = ReceivedMessage(client.slot, reply)
+            itself = ReceivedMessage(client.slot, reply, own)
+            foreign = [
+                ReceivedMessage(client.slot, client.sent[b].reply, b)
+                for b in others
+                if client.way("mix", b) is not None
+            ]
             local_client.ask([client.slot])
             local_client.mix([itself, itself])
-            local_client.mix([itself])
+            for heard in ([itself], [itself, *foreign], foreign):
+                local_client.mix(heard)
         if offer:
-            local_client.adopt(ReceivedMessage(client.slot, offer))
+            local_client.adopt(ReceivedMessage(client.slot, offer, own))
+        for b in others:
+            if client.sent[b].offer and client.way("adopt", b) is not None:
+                local_client.adopt(ReceivedMessage(client.slot, client.sent[b].offer, b))
     except CoterieError:
         raise
     except Exception as error:

@@ -5,6 +5,7 @@ Pure bookkeeping: no clock, no network, no disk.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ __all__ = ["ContactBook", "ContactStats", "SlotChoice"]
 
 RECENT = 60.0
 """Seconds for which a peer is shown that sends models and is in no list of members."""
+UNUSABLE = 60.0
+"""Seconds for which a peer is not asked whose architecture is of no use here; it may have another then."""
 
 
 @dataclass
@@ -31,6 +34,8 @@ class ContactStats:
     """Seconds that a pull takes, on average; None: not known."""
     asked: float = 0.0
     """Time of the last pull; the process's clock."""
+    unusable: float = -math.inf
+    """Time at which one side could not use models of the other's architecture; the process's clock."""
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def took(self, seconds: float) -> None:
@@ -143,11 +148,15 @@ class ContactBook:
         return self.count(peer, f"refused: {reason}")
 
     def is_resting(self, peer: str, now: float, patience: float) -> bool:
-        """Tell whether to leave a peer alone: one so slow that no exchange waits for it, and asked lately.
+        """Tell whether to leave a peer alone: one whose models are of no use here, or one so slow that no
+        exchange waits for it, and asked lately.
 
-        So it is asked for half of the time at most, and its line has room for what it wants to do itself.
+        The slow one is asked for half of the time at most, so its line has room for what it wants to do
+        itself.
         """
         one = self.stats.get(peer, ContactStats())
+        if now - one.unusable < UNUSABLE:
+            return True
         seconds = one.seconds or 0.0
         return seconds > patience and now - one.asked < 2 * seconds
 

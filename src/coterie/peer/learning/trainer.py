@@ -153,7 +153,8 @@ class TrainingThread:
             taken, refused = self._newer(envelopes, gone)
             if not taken:
                 return MixOutcome(None, [], refused)
-            act = partial(self.local_client.mix, [ReceivedMessage(slot, x.message) for x, slot in taken])
+            messages = [ReceivedMessage(slot, x.message, x.architecture) for x, slot in taken]
+            act = partial(self.local_client.mix, messages)
             heard = [[x.sender, x.version, slot] for x, slot in taken]
             facts = {"digests": [x.mark for x, _ in taken], "since": [x.since for x, _ in taken]}
             if any(asked := [x.asked for x, _ in taken]):
@@ -174,7 +175,8 @@ class TrainingThread:
             self._refuse_closing()
             sender, version = envelope.sender, envelope.version
             slot = self._slot(sender, gone)
-            act = partial(self.local_client.adopt, ReceivedMessage(slot, envelope.message))
+            message = ReceivedMessage(slot, envelope.message, envelope.architecture)
+            act = partial(self.local_client.adopt, message)
             facts = {"peer": sender, "version": version, "slot": slot, "digest": envelope.mark}
             result = self._recorded("adopt", act, **facts, since=envelope.since)
             self.contact_book.record_newest(envelope)

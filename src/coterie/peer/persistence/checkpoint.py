@@ -1,6 +1,7 @@
 """A peer's model on disk: one safetensors file, replaced atomically, in a folder held by one process.
 
-    model.safetensors           the last saved state; version, iteration, slots, run, inputs in its metadata
+    model.safetensors           the last saved state; version, iteration, slots, run, inputs, origin in its
+                                metadata
     model.former.safetensors    the one saved before it, for when the last is damaged
     model.damaged.safetensors   one that was damaged, out of use
     journal.jsonl               what the peer did (`coterie.peer.persistence.journal`)
@@ -32,11 +33,29 @@ from coterie.peer.transport.schema import absurd
 from coterie.storage import tensors as files
 from coterie.storage.atomic import temporary_path
 
-__all__ = ["Checkpoint", "StateFolder", "inputs", "read", "tensors"]
+__all__ = ["FORMER", "JOURNAL", "MODEL", "Checkpoint", "Origin", "StateFolder"]
+__all__ += ["inputs", "origin", "read", "state_of", "tensors"]
 
 log = logging.getLogger(__name__)
 
 FORMAT = "coterie-peer-2"
+MODEL, FORMER, JOURNAL = "model.safetensors", "model.former.safetensors", "journal.jsonl"
+
+
+class Origin(NamedTuple):
+    """What made a saved model, and how good it was: all that the model needs to be of use elsewhere."""
+
+    federation: str
+    settings: dict[str, Any]
+    """The peer's settings, as plain data."""
+    model: dict[str, Any]
+    """Its architecture: `name`, and options."""
+    sample: dict[str, Any]
+    """The `shape` and the `type` of one sample, as the model takes it."""
+    evaluated: dict[str, Any]
+    """The last evaluation; empty: there was none yet."""
+    tested: int
+    """The peer's own test samples."""
 
 
 class Checkpoint(NamedTuple):
@@ -49,6 +68,8 @@ class Checkpoint(NamedTuple):
     now: Snapshot
     inputs: Inputs | None = None
     """None: saved by a version that did not keep them."""
+    origin: Origin | None = None
+    """None: likewise."""
 
 
 class StateFolder:
@@ -56,8 +77,8 @@ class StateFolder:
 
     def __init__(self, folder: Path, lock: int) -> None:
         self.root, self._lock = folder, lock
-        self.path, self.former = folder / "model.safetensors", folder / "model.former.safetensors"
-        self.journal = folder / "journal.jsonl"
+        self.path, self.former = folder / MODEL, folder / FORMER
+        self.journal = folder / JOURNAL
 
     @classmethod
     def open(cls, folder: Path) -> StateFolder:
@@ -87,6 +108,7 @@ class StateFolder:
             "version": saved.now.version,
             "t": saved.now.t,
             **({"inputs": saved.inputs.plain()} if saved.inputs else {}),
+            **({"origin": saved.origin._asdict()} if saved.origin else {}),
         }
         try:
             files.save(self.path, FORMAT, facts, tensors(saved.now.state), secret=True, former=self.former)
@@ -182,18 +204,31 @@ def _fitting(path: Path, peer: str, run: str, like: State) -> Checkpoint:
                 f"{path} holds another model or method: the tensor {name!r} should be {expected}, "
                 f"but is {got}; go back to the former settings, or name an empty folder as `state`"
             )
-    parts = {part: {k: found[f"{part}/{k}"] for k in getattr(like, part)} for part in State._fields}
-    state = State(**parts)
+    state = state_of(found)
     weights = {k: v for k, v in {**state.params, **state.buffers}.items() if v.is_floating_point()}
     if flaw := absurd(weights):
         raise DamagedError(f"{path} is damaged ({flaw})")
     now = Snapshot(Version(*facts["version"]), int(facts["t"]), state)
-    return Checkpoint(peer, run, dict(facts["slots"]), now, inputs(facts))
+    return Checkpoint(peer, run, dict(facts["slots"]), now, inputs(facts), origin(facts))
 
 
 def inputs(facts: Mapping[str, Any]) -> Inputs | None:
     """Read what a saved model takes in and puts out, if that was kept with it."""
     return Inputs.parse(facts["inputs"]) if "inputs" in facts else None
+
+
+def origin(facts: Mapping[str, Any]) -> Origin | None:
+    """Read what made a saved model, if that was kept with it."""
+    return Origin(**facts["origin"]) if "origin" in facts else None
+
+
+def state_of(found: Mapping[str, Tensor]) -> State:
+    """Put tensors, named as `tensors` does, into their parts of a state."""
+    parts: dict[str, dict[str, Tensor]] = {part: {} for part in State._fields}
+    for name, tensor in found.items():
+        part, _, key = name.partition("/")
+        parts[part][key] = tensor
+    return State(**parts)
 
 
 def tensors(state: State) -> dict[str, Tensor]:

@@ -43,6 +43,8 @@ class ModelEnvelope(NamedTuple):
     """Start of the sender's certificate, seconds since 1970."""
     asked: Version | None = None
     """Version of the own model whose question it answers; None: it is the same for everybody."""
+    architecture: int = 0
+    """Place of the sender's architecture in the federation's list."""
 
     @property
     def mark(self) -> str:

@@ -1,8 +1,9 @@
 """Models as bytes: a protobuf header, then a safetensors body in chunks.
 
-Whatever comes in is held against the own terms and the own schema before anything is allocated: the
-header's terms, sender and length; the body's opening byte by byte; then SHA-256, then the values.
-Nothing is parsed but the protobuf, nothing is unpickled, and the only error is `Refused`.
+Whatever comes in is held against the own terms and the own schemas before anything is allocated: the
+header's terms, which say by a hash what architecture it is of, sender and length; the body's opening byte by
+byte; then SHA-256, then the values. Nothing is parsed but the protobuf, nothing is unpickled, and the only
+error is `Refused`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from google.protobuf.message import DecodeError
 from coterie.core.types import Message
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.transport.base import ModelEnvelope, Version
-from coterie.peer.transport.schema import MAGNITUDE, Schema, absurd
+from coterie.peer.transport.schema import MAGNITUDE, Part, Schema, absurd
 from coterie.peer.transport.wire_pb2 import Answer, Ask, Header
 from coterie.peer.transport.wire_pb2 import Terms as TermsProto
 
-__all__ = ["MAGNITUDE", "IncomingModel", "SessionTerms", "check_terms", "chunks", "header", "quote"]
-__all__ += ["read_answer", "read_ask", "same_schema", "seal"]
+__all__ = ["MAGNITUDE", "IncomingModel", "SessionTerms", "check_federation", "check_terms", "chunks"]
+__all__ += ["header", "quote", "read_answer", "read_ask", "same_schema", "seal", "unusable"]
 
 PROTOCOL = 3
 _DIGEST = hashlib.sha256().digest_size
@@ -35,7 +36,7 @@ class SessionTerms(NamedTuple):
     run: str
     algorithm: str
     schema: str
-    """Hash of the schema."""
+    """Hash of the schema; where there are several architectures, of the one that speaks."""
     protocol: int = PROTOCOL
 
     def encode(self) -> TermsProto:
@@ -62,20 +63,52 @@ def quote(text: str) -> str:
     return repr(text if len(text) <= 200 else text[:200] + "…")
 
 
-def check_terms(ours: SessionTerms, theirs: TermsProto, us: str, them: str) -> None:
-    """Refuse other terms than ours, with both sides named."""
+def check_terms(
+    ours: SessionTerms,
+    theirs: TermsProto,
+    us: str,
+    them: str,
+    schema: Schema | None = None,
+    part: Part = "model",
+) -> None:
+    """Refuse other terms than ours, with both sides named.
+
+    `schema`: the own one, if that `part` may be of another architecture that the method has use for.
+    """
     other = SessionTerms.decode(theirs)
     for what, reason in _REASONS.items():
         our, their = getattr(ours, what), getattr(other, what)
-        if our != their:
-            raise Refused(
-                reason, f"another {what}: {us} has {quote(str(our))}, {them} has {quote(str(their))}"
-            )
+        if our == their or (what == "schema" and schema is not None and their in schema.taken(part)):
+            continue
+        if what == "schema" and schema is not None and schema.architecture:
+            raise unusable(schema, their, us, them, part)
+        raise Refused(reason, f"another {what}: {us} has {quote(str(our))}, {them} has {quote(str(their))}")
+
+
+def check_federation(ours: SessionTerms, theirs: TermsProto, us: str, them: str, schema: Schema) -> None:
+    """Refuse other terms than ours before a greeting or gossip, which peers of all architectures share."""
+    check_terms(ours._replace(schema=theirs.schema) if schema.architecture else ours, theirs, us, them)
+
+
+def unusable(ours: Schema, theirs: str, us: str, them: str, part: Part) -> Refused:
+    """Make the refusal of a sender whose schema has the hash `theirs`, which is not among those taken."""
+    used = " or ".join(quote(schema.architecture) for schema in ours.taken(part).values())
+    known = next((other.architecture for other in ours.others if other.hash == theirs), None)
+    return Refused(
+        Reason.ARCHITECTURE,
+        f"{them} has the architecture {quote(known)}, but the method of {us} uses only models of {used}"
+        if known
+        else f"{them} has an architecture that {us} does not know; it uses models of {used}; all peers of a "
+        "run must have the same list `model`",
+    )
 
 
 def same_schema(ours: Schema, theirs: str, us: str, them: str) -> None:
-    """Refuse another schema, with the tensor named; one of far more tensors is not read at all."""
-    most = max(2**14, 2 * len(ours.encode()))
+    """Refuse another schema, with the tensor named; one of far more tensors is not read at all.
+
+    One of another architecture is none of our business until a model is to be moved.
+    """
+    most = max(2**14, 2 * ours.longest_text)
     if len(theirs) > most:
         raise Refused(
             Reason.SCHEMA,
@@ -83,10 +116,12 @@ def same_schema(ours: Schema, theirs: str, us: str, them: str) -> None:
             f"{us} reads {most} at most",
         )
     try:
-        difference = ours.difference(Schema.decode(theirs))
+        other = Schema.decode(theirs)
     except ValueError as error:
         raise Refused(Reason.FORMAT, f"the schema of {them} cannot be read: {error}") from None
-    if difference:
+    if ours.architecture and other.architecture and ours.architecture != other.architecture:
+        return
+    if difference := ours.difference(other):
         raise Refused(Reason.SCHEMA, f"{us} and {them} have different models; {us} says: {difference}")
 
 
@@ -112,7 +147,7 @@ def seal(schema: Schema, sender: str, run: str, version: Version, message: Messa
     digest = hashlib.sha256()
     for part in _parts(schema, message):
         digest.update(part)
-    return ModelEnvelope(sender, run, version, digest.hexdigest(), message)
+    return ModelEnvelope(sender, run, version, digest.hexdigest(), message, architecture=schema.number)
 
 
 def header(schema: Schema, terms: SessionTerms, envelope: ModelEnvelope) -> Header:
@@ -151,7 +186,7 @@ def _parts(schema: Schema, message: Message) -> Iterator[memoryview]:
 
 
 class IncomingModel:
-    """Model on its way in: room for exactly the own schema, filled as chunks come."""
+    """Model on its way in: room for exactly one of the own schemas, filled as chunks come."""
 
     def __init__(
         self,
@@ -161,8 +196,11 @@ class IncomingModel:
         sender: str,
         header: Header,
         magnitude: float = MAGNITUDE,
+        part: Part = "model",
     ) -> None:
-        check_terms(terms, header.terms, us, sender)
+        check_terms(terms, header.terms, us, sender, schema, part)
+        found = schema.taken(part).get(header.terms.schema, schema)  # else it is the own, as both terms say
+        schema = found.part(part)
         if header.sender != sender:
             raise Refused(
                 Reason.IDENTITY,
@@ -175,10 +213,16 @@ class IncomingModel:
         if len(header.digest) != _DIGEST:
             raise Refused(Reason.FORMAT, f"{sender} sent a digest of {len(header.digest)} bytes, not SHA-256")
         self._schema, self._header, self._magnitude = schema, header, magnitude
+        self._architecture = found.number
         self._data = torch.empty(schema.bytes, dtype=torch.uint8)
         self._room = self._data.numpy().data
         self._hash = hashlib.sha256()
         self._got = 0
+
+    @property
+    def length(self) -> int:
+        """Size of the body in bytes."""
+        return self._schema.length
 
     @property
     def full(self) -> bool:
@@ -223,4 +267,5 @@ class IncomingModel:
         if flaw := absurd(message, self._magnitude):
             raise Refused(Reason.VALUES, f"{sender} sent {flaw}")
         version = Version(header.incarnation, header.event)
-        return ModelEnvelope(sender, header.terms.run, version, header.digest.hex(), message)
+        digest, number = header.digest.hex(), self._architecture
+        return ModelEnvelope(sender, header.terms.run, version, digest, message, architecture=number)

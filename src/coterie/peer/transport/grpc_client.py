@@ -34,7 +34,7 @@ from coterie.peer.transport.grpc_common import (
     target,
 )
 from coterie.peer.transport.limits import Limits, run_off_loop
-from coterie.peer.transport.schema import Schema
+from coterie.peer.transport.schema import Part, Schema
 from coterie.peer.transport.wire_pb2 import Answer, Ask
 
 __all__ = ["GrpcTransport"]
@@ -54,6 +54,8 @@ class _Line:
     def __init__(self, identity: Identity, peer: str, address: str, channel: Channel) -> None:
         self.identity, self.peer, self.address, self.channel = identity, peer, address, channel
         self.greeted = False
+        self.schema = ""
+        """Hash of its schema, as it greeted."""
         self.greeting = asyncio.Lock()
         self.proved: tuple[float, PeerCertificate] | None = None
         """Time of its last proof of who it is, and the certificate."""
@@ -88,9 +90,9 @@ class GrpcTransport:
 
     async def pull(self, peer: str, address: str, question: ModelEnvelope | None = None) -> ModelEnvelope:
         """Fetch their model, or their answer to a question."""
-        async with self._call("pull", peer, address) as line:
+        async with self._call("pull", peer, address, "reply") as line:
             ask, seconds = self._ask(), self._limits.deadline(self._schema.longest)
-            asked, schema = self._schema.question, self._schema.reply or self._schema
+            asked = self._schema.question
             if asked and question:
                 call = line.channel.stream_stream(f"/{SERVICE}/Pull")(timeout=seconds)
             else:
@@ -104,7 +106,9 @@ class GrpcTransport:
                 answer = codec.read_answer(await stream.read())
                 leaf = leaf or self._verify(answer, ask, line)
                 own, magnitude = self._identity.id, self._limits.magnitude
-                model = codec.IncomingModel(schema, self._terms, own, peer, answer.header, magnitude)
+                model = codec.IncomingModel(
+                    self._schema, self._terms, own, peer, answer.header, magnitude, "reply"
+                )
                 if answer.chunk:
                     model.add(answer.chunk)
                 while not model.full:
@@ -112,11 +116,11 @@ class GrpcTransport:
                 await stream.end()
             finally:
                 call.cancel()
-            return certified(await run_off_loop(schema.length, model.finish), leaf)
+            return certified(await run_off_loop(model.length, model.finish), leaf)
 
     async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
         """Send them the own model. True: taken; False: they had it."""
-        async with self._call("push", peer, address) as line:
+        async with self._call("push", peer, address, "model") as line:
             ask = self._ask()
             if self._schema.length <= self._limits.chunk and self._trusted(line):
                 ask.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
@@ -167,8 +171,13 @@ class GrpcTransport:
         )
 
     @asynccontextmanager
-    async def _call(self, name: str, peer: str, address: str) -> AsyncIterator[_Line]:
-        """Frame every call: the breaker, the connection, the greeting; and how it ends badly."""
+    async def _call(
+        self, name: str, peer: str, address: str, part: Part | None = None
+    ) -> AsyncIterator[_Line]:
+        """Frame every call: the breaker, the connection, the greeting; and how it ends badly.
+
+        `part`: what is to be moved, if anything, which the other's architecture must have a use for.
+        """
         breaker = self._breaker(peer)
         if not breaker.allow() and name != "gossip":
             self._count(name, "broken")
@@ -177,6 +186,9 @@ class GrpcTransport:
         try:
             line = self._line(peer, address)
             await self._greet(line)
+            if part is not None and line.schema not in self._schema.taken(part):
+                line.greeted = False  # the next time it may be another process, of another architecture
+                raise codec.unusable(self._schema, line.schema, self._identity.id, peer, part)
             yield line
             outcome = "ok"
             breaker.succeeded()
@@ -229,7 +241,7 @@ class GrpcTransport:
             where,
             grpc.ssl_channel_credentials(own.authority_pem, own.key_pem, own.certificate_pem),
             options=[
-                *options(self._limits, len(self._schema.encode())),
+                *options(self._limits, self._schema.longest_text),
                 ("grpc.ssl_target_name_override", name),
                 ("grpc.default_authority", name),
                 ("grpc.enable_http_proxy", 0),
@@ -255,8 +267,8 @@ class GrpcTransport:
             ask.schema = self._schema.encode()
             ask.packet = self._news(line.peer)
             answer = await self._unary(line, "Hello", ask)
-            codec.check_terms(self._terms, answer.terms, self._identity.id, line.peer)
-            line.greeted = True
+            codec.check_federation(self._terms, answer.terms, self._identity.id, line.peer, self._schema)
+            line.greeted, line.schema = True, answer.terms.schema
 
     def _ask(self) -> Ask:
         return Ask(terms=self._terms.encode(), nonce=secrets.token_bytes(CHALLENGE_BYTES))

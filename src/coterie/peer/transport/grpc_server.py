@@ -26,7 +26,7 @@ from coterie.peer.transport.base import ModelEnvelope, RequestHandler
 from coterie.peer.transport.grpc_common import REASON, SERVICE, Count, MessageStream, grpc, options
 from coterie.peer.transport.guard import NOBODY, Guard, Key
 from coterie.peer.transport.limits import Limits, RateLimiter, run_off_loop
-from coterie.peer.transport.schema import Schema
+from coterie.peer.transport.schema import Part, Schema
 from coterie.peer.transport.wire_pb2 import Answer, Ask
 
 __all__ = ["GrpcServer"]
@@ -149,7 +149,7 @@ class GrpcServer:
         server = grpc.aio.server(
             maximum_concurrent_rpcs=2 * limits.calls,  # behind the gate, which refuses with a reason
             options=[
-                *options(limits, len(self._schema.encode())),
+                *options(limits, self._schema.longest_text),
                 ("grpc.so_reuseport", 0),
                 ("grpc.enable_channelz", 1),  # for the guard
                 ("grpc.max_channel_trace_event_memory_per_node", 0),
@@ -185,7 +185,7 @@ class GrpcServer:
             ask = codec.read_ask(data)
             if ask.schema and ask.terms.schema != self._terms.schema:
                 codec.same_schema(self._schema, ask.schema, self._identity.id, caller.id)
-            answer = self._admit(ask, caller)
+            answer = self._greeted(ask, caller)
             answer.terms.CopyFrom(self._terms.encode())
             if ask.packet:
                 with suppress(Refused):  # counted by now; a greeting does not fail for its news
@@ -196,14 +196,14 @@ class GrpcServer:
         async with self._call("pull", context) as caller:
             stream, schema = self._stream(context), self._schema
             ask = codec.read_ask(await stream.read())
-            answer = self._admit(ask, caller)
+            answer = self._admit(ask, caller, "reply")
             if schema.question and schema.reply:
                 with self._questions.enter(caller.id):
-                    question, answer = await self._body(schema.question, ask, answer, stream, context)
+                    question, answer = await self._body("question", ask, answer, stream, context)
                     envelope = await self._handler.reply(caller.id, question)
-                schema = schema.reply
             else:
                 envelope = await self._handler.reply(caller.id)
+            schema = schema.part("reply")
             answer.header.CopyFrom(codec.header(schema, self._terms, envelope))
             for chunk in codec.chunks(schema, envelope.message, self._limits.chunk):
                 answer.chunk = chunk  # the first one goes with the header
@@ -215,18 +215,18 @@ class GrpcServer:
             with self._bodies.enter(caller.id):
                 stream = self._stream(context)
                 ask = codec.read_ask(await stream.read())
-                answer = self._admit(ask, caller)
-                envelope, answer = await self._body(self._schema, ask, answer, stream, context)
+                answer = self._admit(ask, caller, "model")
+                envelope, answer = await self._body("model", ask, answer, stream, context)
                 taken = await self._handler.deliver(envelope)
             answer.taken = taken
             await stream.write(answer)
 
     async def _body(
-        self, schema: Schema, ask: Ask, answer: Answer, stream: MessageStream, context: Context
+        self, part: Part, ask: Ask, answer: Answer, stream: MessageStream, context: Context
     ) -> tuple[ModelEnvelope, Answer]:
         """Take the body that an ask announces; return it and the answer, without proof if that went ahead."""
         caller, own, magnitude = self._caller(context), self._identity.id, self._limits.magnitude
-        model = codec.IncomingModel(schema, self._terms, own, caller.id, ask.header, magnitude)
+        model = codec.IncomingModel(self._schema, self._terms, own, caller.id, ask.header, magnitude, part)
         if ask.chunk:
             model.add(ask.chunk)
         if not model.full:
@@ -235,14 +235,14 @@ class GrpcServer:
         while not model.full:
             model.add(codec.read_ask(await stream.read()).chunk)
         await stream.end()
-        envelope = certified(await run_off_loop(schema.length, model.finish), caller.leaf)
+        envelope = certified(await run_off_loop(model.length, model.finish), caller.leaf)
         self._caller(context)  # it may have been revoked meanwhile
         return envelope, answer
 
     async def _gossip(self, data: bytes, context: Context) -> bytes:
         async with self._call("gossip", context) as caller:
             ask = codec.read_ask(data)
-            answer = self._admit(ask, caller)
+            answer = self._greeted(ask, caller)
             answer.packet = await self._heard(ask, caller)
             return answer.SerializeToString()
 
@@ -313,9 +313,14 @@ class GrpcServer:
         certificate = der(pem[0])
         return _Caller(member(self._identity, certificate, self._denied), certificate)
 
-    def _admit(self, ask: Ask, caller: _Caller) -> Answer:
-        """Make an answer with the proof of who we are, if the terms are ours."""
-        codec.check_terms(self._terms, ask.terms, self._identity.id, caller.id)
+    def _admit(self, ask: Ask, caller: _Caller, part: Part) -> Answer:
+        """Make an answer with the proof of who we are, if the terms are ours and that part may be moved."""
+        codec.check_terms(self._terms, ask.terms, self._identity.id, caller.id, self._schema, part)
+        return self._greeted(ask, caller)
+
+    def _greeted(self, ask: Ask, caller: _Caller) -> Answer:
+        """Make an answer with the proof of who we are, if the terms are those of our federation."""
+        codec.check_federation(self._terms, ask.terms, self._identity.id, caller.id, self._schema)
         return Answer(proof=prove(self._identity, ask.nonce, caller.certificate))
 
     def _stream(self, context: Context) -> MessageStream:

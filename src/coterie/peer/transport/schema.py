@@ -1,7 +1,9 @@
 """Schema of a model's message: names, types and shapes of tensors, their bytes, a hash.
 
 To it belong the names of the classes: models whose outputs mean other things are never mixed. Where a method
-answers questions, the schemas of question and reply belong to it, too.
+answers questions, the schemas of question and reply belong to it, too. In a federation of several
+architectures a peer has the schema of each, made with code of its own: a sender says by a hash which one its
+model has, and whatever has another hash is refused before anything is allocated.
 
 The opening of a safetensors body (the length of the header, the header) follows from the schema
 alone, so a body that was received is compared with it byte by byte and its header is never parsed.
@@ -16,21 +18,24 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
 
 from coterie.core.errors import ModelError
 from coterie.core.types import Message
 
-__all__ = ["MAGNITUDE", "Schema", "TensorEntry", "absurd"]
+__all__ = ["MAGNITUDE", "Part", "Schema", "TensorEntry", "absurd"]
 
 MAGNITUDE = 1e9
 """Larger values than this, in a trained model, are a fault or an attack."""
+
+Part: TypeAlias = Literal["model", "question", "reply"]
+"""What a body is: a model, or what goes with a request and back where a method `answers`."""
 
 _DTYPES = {
     "F64": torch.float64,
@@ -75,6 +80,14 @@ class Schema:
     """Schema of what goes with a request; None: nothing does."""
     reply: Schema | None = None
     """Schema of what a request is answered with; None: this one."""
+    architecture: str = ""
+    """Name and options of the sender's architecture; empty: all clients of the federation have the same."""
+    number: int = 0
+    """Place of the architecture in the federation's list, from 0."""
+    heard: frozenset[str] = frozenset({"model", "question", "reply"})
+    """Parts of an exchange in which the own method uses messages of this architecture."""
+    others: tuple[Schema, ...] = ()
+    """Schemas of the federation's other architectures."""
 
     @classmethod
     def of(cls, message: Message, classes: tuple[str, ...] = ()) -> Schema:
@@ -113,16 +126,40 @@ class Schema:
         """Size of the body, opening and data, in bytes."""
         return len(self.opening) + self.bytes
 
-    @property
+    @cached_property
     def longest(self) -> int:
-        """Size of all bodies of the longest call in bytes."""
-        return max(self.length, sum(part.length for _, part in self._parts()))
+        """Size of all bodies of the longest call in bytes, whatever architecture it is about."""
+        own = max(self.length, sum(part.length for _, part in self._parts()))
+        return max([own, *(other.longest for other in self.others if other.heard)])
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the opening and the classes, and of the parts' hashes if there are any, hex."""
-        parts = b"".join(part.hash.encode() for _, part in self._parts())
-        return hashlib.sha256(self.opening + json.dumps(self.classes).encode() + parts).hexdigest()
+        """SHA-256, hex, of the opening and the classes; of the parts' hashes and the architecture if there
+        are any.
+        """
+        parts = "".join(part.hash for _, part in self._parts()) + self.architecture
+        return hashlib.sha256(self.opening + json.dumps(self.classes).encode() + parts.encode()).hexdigest()
+
+    def taken(self, part: Part) -> Mapping[str, Schema]:
+        """Find the schemas of senders whose messages of that part the own method uses, by their hashes."""
+        return self._taken[part]
+
+    @cached_property
+    def _taken(self) -> Mapping[str, Mapping[str, Schema]]:
+        every = (self, *self.others)
+        return {
+            part: {schema.hash: schema for schema in every if schema is self or part in schema.heard}
+            for part in get_args(Part)
+        }
+
+    def part(self, name: Part) -> Schema:
+        """Return the schema of what a body is; where a method does not answer, all are the model's."""
+        return {"model": self, "question": self.question or self, "reply": self.reply or self}[name]
+
+    @cached_property
+    def longest_text(self) -> int:
+        """Characters of the longest schema of the federation, encoded."""
+        return max(len(schema.encode()) for schema in (self, *self.others))
 
     def places(self) -> Iterator[tuple[TensorEntry, int]]:
         """Yield each entry and where its bytes begin in the data."""
@@ -133,6 +170,8 @@ class Schema:
 
     def difference(self, other: Schema) -> str | None:
         """Name the first tensor or class that differs, with what is expected here and what the other has."""
+        if self.architecture != other.architecture:
+            return f"the architecture: expected {self.architecture!r}, got {other.architecture!r}"
         if difference := self._own_difference(other):
             return difference
         ours, theirs = dict(self._parts()), dict(other._parts())
@@ -161,8 +200,10 @@ class Schema:
 
     def encode(self) -> str:
         """Encode as text, for a peer whose schema has another hash."""
-        parts = {name: part._tensors() for name, part in self._parts()}
-        return json.dumps({"tensors": self._tensors(), "classes": self.classes, **parts})
+        more: dict[str, Any] = {name: part._tensors() for name, part in self._parts()}
+        if self.architecture:
+            more["architecture"] = self.architecture
+        return json.dumps({"tensors": self._tensors(), "classes": self.classes, **more})
 
     @classmethod
     def decode(cls, text: str) -> Schema:
@@ -170,15 +211,16 @@ class Schema:
         try:
             told = json.loads(text)
             own, classes = _decoded(told["tensors"]), tuple(told["classes"])
+            architecture = told.get("architecture", "")
             question, reply = (cls(_decoded(told[k])) if k in told else None for k in ("question", "reply"))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"not a schema: {type(error).__name__}") from None
-        found = cls(own, classes, question, reply)
+        found = cls(own, classes, question, reply, architecture)
         for entries in (own, *(part.entries for _, part in found._parts())):
             if len({entry.name for entry in entries}) != len(entries):
                 raise ValueError("not a schema: a name occurs twice")
-        if not all(isinstance(name, str) for name in classes):
-            raise ValueError("not a schema: a class without a name")
+        if not all(isinstance(name, str) for name in (*classes, architecture)):
+            raise ValueError("not a schema: a class or an architecture without a name")
         return found
 
     def _parts(self) -> Iterator[tuple[str, Schema]]:
