@@ -59,7 +59,7 @@ class Metric:
         return (max if self.higher_is_better else min)(there, default=math.nan)
 
 
-ACCURACY = Metric("accuracy", unit="%", scale=100.0)
+ACCURACY = Metric("accuracy", unit="%", scale=100.0, digits=1)
 """The metric of all runs that do not say which one they have."""
 
 
