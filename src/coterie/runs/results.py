@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from coterie.core.metric import ACCURACY, Metric, TaskFacts
 from coterie.experiment.labels import called
 from coterie.runs.tables import ABSENT, Cell, Table
-from coterie.runs.wording import column, direction, spread, tested
+from coterie.runs.wording import direction, heading, metric_of, spread, tested
 
 __all__ = ["caption", "columns", "markdown", "table"]
 
@@ -49,16 +49,16 @@ def _columns(task: TaskFacts) -> list[_Column]:
 def _spare(task: TaskFacts) -> list[str]:
     """Name the columns that a narrow terminal goes without, the first one first."""
     first, *further = task.metrics
-    others = [column(one, "personal") for one in further]
+    others = [heading(one, "personal") for one in further]
     mb, auc = (one.title for one in _OTHERS)
-    return [mb, auc, *others, _WORST, *(one.title for one in _AGAINST_LOCAL), column(first, "global")]
+    return [mb, auc, *others, _WORST, *(one.title for one in _AGAINST_LOCAL), heading(first, "global")]
 
 
 def _measured(task: TaskFacts, metric: Metric, kind: str, which: str = "", number: str = "mean") -> _Column:
     """Make a column of a number of one metric of a task, a mean with its deviation over seeds."""
     key = kind + which
     return _Column(
-        column(metric, kind),
+        heading(metric, kind),
         lambda m: m[key][number] if _is_of(m, task) else None,
         lambda m, v: spread(metric, v, m[key]["std_seeds"] if number == "mean" else None),
         max if metric.higher_is_better else min,
@@ -121,7 +121,7 @@ def _task(summary: Mapping[str, Any]) -> TaskFacts:
 
 def _is_of(method: Mapping[str, Any], task: TaskFacts) -> bool:
     """Tell whether a method was measured as a task says: a sweep over data sets may have several tasks."""
-    return "metric" not in method or Metric(**method["metric"]) == task.metric
+    return metric_of(method) == task.metric
 
 
 def _measure(task: TaskFacts) -> str:

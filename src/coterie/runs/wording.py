@@ -7,6 +7,8 @@ page, and a test holds the two together. Files and CSV have the values as they a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from coterie.core.metric import ACCURACY, Metric, TaskFacts
 from coterie.runs.tables import ABSENT
@@ -14,12 +16,15 @@ from coterie.runs.tables import ABSENT
 __all__ = [
     "amount",
     "axis",
-    "column",
+    "behind",
+    "compact",
     "difference",
     "direction",
     "gain_axis",
     "gain_of",
+    "heading",
     "in_words",
+    "metric_of",
     "samples",
     "spread",
     "tested",
@@ -27,6 +32,11 @@ __all__ = [
     "title",
     "with_unit",
 ]
+
+
+def metric_of(values: Mapping[str, Any]) -> Metric:
+    """Read the metric that results name; those of earlier versions name none, for it was always accuracy."""
+    return Metric(**given) if (given := values.get("metric")) else ACCURACY
 
 
 def text(metric: Metric, value: float | None) -> str:
@@ -37,6 +47,11 @@ def text(metric: Metric, value: float | None) -> str:
 def with_unit(metric: Metric, value: float | None) -> str:
     """Write a value with its unit: `83.3 %`, `0.41`, `0.41 kg`."""
     return f"{text(metric, value)} {metric.unit}".strip()
+
+
+def compact(metric: Metric, value: float | None) -> str:
+    """Write a value for a line where many things stand: `83.3%`, `0.41 kg`."""
+    return with_unit(metric, value).replace(" %", "%")
 
 
 def in_words(metric: Metric, value: float | None) -> str:
@@ -64,7 +79,7 @@ def direction(metric: Metric) -> str:
     return f"{'higher' if metric.higher_is_better else 'lower'} is better"
 
 
-def column(metric: Metric, kind: str) -> str:
+def heading(metric: Metric, kind: str) -> str:
     """Title a column of a table: `personal %` for accuracy, `personal RMSE kg` for any other metric."""
     return f"{kind} {metric.unit if metric == ACCURACY else metric.heading}"
 
@@ -91,6 +106,13 @@ def gain_of(metric: Metric) -> str:
     if metric.unit == "%":
         return f"points of personal {metric.title}"
     return f"personal {metric.title}{metric.unit and ' in '}{metric.unit}; up is better"
+
+
+def behind(metric: Metric) -> str:
+    """Say what losses against the best are losses of: `points of accuracy`, `RMSE (kg)`."""
+    if metric.unit == "%":
+        return f"points of {metric.title}"
+    return f"{metric.title} ({metric.unit})" if metric.unit else metric.title
 
 
 def tested(task: TaskFacts, kind: str) -> str:
