@@ -15,6 +15,7 @@ from coterie.core.optim import Sgd
 from coterie.core.registry import registered
 from coterie.core.sampling import first_model
 from coterie.core.task import Task
+from coterie.core.task_factory import classification
 from coterie.engine.plan import prepare
 from coterie.replay import replay
 from tests.engine.recording import Watcher
@@ -28,6 +29,7 @@ from tests.trees import same
 from tests.waiting import eventually
 
 HERE = "tests.plugins.models.pretrained"
+NAMES = ("a", "b", "c")
 NOTICE = (
     "model Sequential brings weights of its own (1.weight, 1.bias, 2.weight and 2 more), which are thrown "
     'away; set train.init = "given" to begin from them'
@@ -35,7 +37,7 @@ NOTICE = (
 
 
 def made(name: str, init: str, inputs: tuple[int, ...] = (6,), dtype: torch.dtype = torch.float64) -> Task:
-    return build_task(name, {}, inputs, 3, dtype, Sgd(), init)
+    return build_task(name, {}, inputs, NAMES, classification(), dtype, Sgd(), init)
 
 
 def weights(parts: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def test_what_counts_as_brought(name: str, brought: int) -> None:
 def test_the_models_here_bring_nothing(name: str) -> None:
     inputs = (6,) if "mlp" in name or name == "linear" else (1, 28, 28)
     options = {"norm": "batch"} if name in ("mlp", "cnn", "resnet") else {}
-    got = build_task(name, options, inputs, 3, torch.float32, Sgd(), "shared")
+    got = build_task(name, options, inputs, NAMES, classification(), torch.float32, Sgd(), "shared")
     assert (got.brought, got.notice) == ((), None)
 
 

@@ -16,6 +16,7 @@ from coterie.core.optim import Adam, Optimizer, Sgd
 from coterie.core.streams import Stream
 from coterie.core.task import Task
 from coterie.core.types import Batch, State
+from tests.own_loss import WithLoss
 from tests.trees import same, stack
 
 B = 5
@@ -152,7 +153,7 @@ class TwiceDropped(nn.Module):
 
 
 def test_a_dropout_layer_used_twice_draws_twice() -> None:
-    task = Task(TwiceDropped().double(), loss=lambda outputs, _: outputs.sum())
+    task = Task(TwiceDropped().double(), WithLoss(lambda outputs, _: outputs.sum()))
     state = State({"out.weight": torch.zeros(1, 1000).double()}, {}, {}, {}, {})
     b = Batch(torch.ones(1, 1000).double(), torch.zeros(1), torch.tensor(1.0).double(), torch.tensor(5))
     kept = -task.step(state, b)[0].params["out.weight"]  # the gradient is what passed the masks
@@ -353,7 +354,7 @@ def only(task: Task, *values: float) -> State:
     return State(params, {}, task.optimizer.init(params), {}, {})
 
 
-LINE = Task(nn.Linear(1, 1, bias=False).double(), loss=squared)
+LINE = Task(nn.Linear(1, 1, bias=False).double(), WithLoss(squared))
 LINES = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)).double()
 
 
@@ -372,7 +373,7 @@ def test_dittos_two_models_by_hand() -> None:
 def test_fedreps_two_steps_by_hand() -> None:
     # b = h = 1, y = 3: h = 1 + 0.1·1·(3 - 1) = 1.2 with b frozen, then, with h frozen,
     # b = 1 + 0.1·1.2·(3 - 1.2) = 1.216
-    task = Task(LINES, loss=squared)
+    task = Task(LINES, WithLoss(squared))
     base, head = ({k: torch.zeros(()) for k in task.names(role)} for role in ("base", "head"))
     state, _ = task.step(only(task, 1.0, 1.0), one(3.0), scale=base)
     same(state.params, {"0.weight": number(1.0), "1.weight": number(1.2)}, 1e-15)
@@ -384,7 +385,7 @@ def test_fedreps_two_steps_by_hand() -> None:
 
 def test_an_objective_of_outputs_and_features_by_hand() -> None:
     # b = 2, h = 3, y = 1: outputs 6, features 2; (6 - 1)²/2 + (2 - 7)²/2 has ∂h = 5·2, ∂b = 5·3 + (2 - 7)
-    task = Task(LINES, loss=squared)
+    task = Task(LINES, WithLoss(squared))
     state = only(task, 2.0, 3.0)
 
     def near_seven(outputs: Tensor, features: Tensor, y: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coterie.core.metric import TaskFacts
+
 __all__ = ["Recording", "Watcher"]
 
 
@@ -19,8 +21,10 @@ class Recording:
         self.clients: list[Mapping[str, Any]] = []
         self.rows: dict[str, list[dict[str, Any]]] = {"metrics": [], "exchanges": []}
 
-    def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
-        self.worlds, self.clients = list(worlds), list(clients)
+    def describe(
+        self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]], task: TaskFacts
+    ) -> None:
+        self.worlds, self.clients, self.task = list(worlds), list(clients), task
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         self.rows["metrics"].append(copy.deepcopy(dict(row)))

@@ -15,7 +15,7 @@ from coterie.core.data import Federation, Split
 from coterie.core.task import Task
 from coterie.core.types import Probe, State
 from coterie.engine.batches import StackedData
-from coterie.engine.evaluation import Predictor, accuracies, accuracy, correct, predictors
+from coterie.engine.evaluation import Predictor, measure, measurements, predictors, verdicts
 from coterie.engine.layout import take_clients
 from tests.engine.small import hard, simulator
 from tests.plugins.algorithms.everything import Everything
@@ -42,7 +42,7 @@ def two_clients() -> tuple[Task, StackedData, list[Predictor]]:
 
 
 def test_accuracy_by_hand() -> None:
-    found = accuracies(*two_clients())
+    found = measurements(*two_clients())
     # Client 0 is right about everything; client 1 takes 3 for low, and 4, too.
     assert found["personal"].tolist() == [1.0, 0.0]
     # The second client calls low high: of 0..5 it puts out 0 0 0 0 0 1, wanted 1 1 1 0 0 0.
@@ -53,7 +53,7 @@ def test_accuracy_by_hand() -> None:
 
 def test_which_personal_samples_are_right_by_hand() -> None:
     """Six of the first client, then the only one of the second."""
-    assert correct(*two_clients()).tolist() == [True] * 6 + [False]
+    assert verdicts(*two_clients()).tolist() == [True] * 6 + [False]
 
 
 def test_the_last_evaluation_records_which_samples_were_right() -> None:
@@ -76,19 +76,19 @@ def test_in_several_goes_it_is_the_same(chunk: int, monkeypatch: pytest.MonkeyPa
     s.step_to_next_event()
     parts = predictors(s.stack, s.clients, s.t)
     assert len(parts) == 1
-    whole = accuracies(s.stack.task, s.stack.data, parts)
-    bits = correct(s.stack.task, s.stack.data, parts)
+    whole = measurements(s.stack.task, s.stack.data, parts)
+    bits = verdicts(s.stack.task, s.stack.data, parts)
     monkeypatch.setattr("coterie.engine.memory_budget.TEMPORARY_BYTES", chunk)
-    same(accuracies(s.stack.task, s.stack.data, parts), whole)
-    assert torch.equal(correct(s.stack.task, s.stack.data, parts), bits)
+    same(measurements(s.stack.task, s.stack.data, parts), whole)
+    assert torch.equal(verdicts(s.stack.task, s.stack.data, parts), bits)
 
 
 def test_no_samples_at_all() -> None:
     task, feed, (one,) = two_clients()
     none = feed.validation
     part = type(none)(none.index[:0], none.label[:0], none.first * 0, none.count * 0)
-    assert bool(accuracy(task, feed, part, one).isnan().all())
-    assert correct(task, dataclasses.replace(feed, personal=part), [one]).tolist() == []
+    assert bool(measure(task, feed, part, one)["accuracy"].isnan().all())
+    assert verdicts(task, dataclasses.replace(feed, personal=part), [one]).tolist() == []
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def test_what_is_tested_is_what_the_algorithm_says(name: str, sign: int) -> None
         s.step_to_next_event()
     parts = predictors(s.stack, s.clients, s.t)
     assert [part.clients for part in parts] == [slice(0, 6), slice(6, 12)]
-    found = accuracies(s.stack.task, s.stack.data, parts)["global"]
+    found = measurements(s.stack.task, s.stack.data, parts)["global"]
     data, task = s.stack.data, s.stack.task
     for i in range(12):
         group, inside = s.stack.groups[i // 6], i % 6

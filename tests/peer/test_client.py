@@ -107,7 +107,7 @@ def test_no_reply_changes_nothing() -> None:
 def test_accuracy_is_a_share_and_none_without_samples(tmp_path: Path) -> None:
     one = peer_config(1, tmp_path, data={"validation": 0.0})
     peer = one.client_of("p1", one.federation(None))
-    found = peer.accuracy(peer.first(), 0)
+    found = peer.measure(peer.first(), 0)
     assert found.keys() == {"personal", "global", "validation"}
     assert found["validation"] is None
     assert isinstance(found["personal"], float)

@@ -117,7 +117,7 @@ def check(world: World, over: Over, folder: Path, want: Want) -> None:
     outcome = want[world.name, world.seed]
     same(got, {k: v for k, v in outcome.tensors.items() if "/" in k}, CLOSE)
     clients = [h.local_client for h in hosts]
-    tested = [c.client.accuracy(c.now.state, c.now.t)["personal"] for c in clients]
+    tested = [c.client.measure(c.now.state, c.now.t)["personal"] for c in clients]
     assert tested == pytest.approx(outcome.metrics[-1]["personal"], abs=1e-6)
 
 

@@ -67,6 +67,8 @@ class Algorithm(ABC):
     """Set some of each client's training samples aside (`exchange.holdout`): `Probe.held`."""
     pools: ClassVar[bool] = False
     """Give every client the training samples of all clients; only an experiment can."""
+    needs_classes: ClassVar[bool] = False
+    """Looks at labels or predicts them: refused where targets are not one class each."""
     knows_the_truth: ClassVar[bool] = False
     """Knows what only an experiment knows, such as `Start.group`: peers with data of their own refuse."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -25,6 +26,9 @@ __all__ = ["Attack", "attackers", "perturb_trainable", "rms"]
 @dataclass(frozen=True)
 class Attack:
     """An attack; one that overrides nothing is honest."""
+
+    needs_classes: ClassVar[bool] = False
+    """Looks at labels: refused where targets are not one class each."""
 
     @property
     def trains(self) -> bool:

@@ -22,7 +22,6 @@ __all__ = [
     "Scaling",
     "Shift",
     "Split",
-    "default_class_names",
     "samples",
 ]
 
@@ -34,7 +33,8 @@ class Samples:
     x: Tensor
     """`[n, ...]` floating point, or whole numbers, such as tokens."""
     y: Tensor
-    """`[n]` int64, from 0."""
+    """`[n]` int64 labels, from 0; or what another task than classification wants: numbers `[n]` or `[n, T]`,
+    labels of zeros and ones `[n, L]`, whole sequences `[n, T]`."""
     group: Tensor | None = None
     """`[n]` int64: the task a sample belongs to, where the data come in known groups of tasks."""
     owner: Tensor | None = None
@@ -48,7 +48,7 @@ class Dataset:
     train: Samples
     test: Samples | None
     classes: tuple[str, ...]
-    """The labels' names."""
+    """The labels' names; in other tasks those of the targets or tokens. Empty: the task names them."""
     columns: tuple[str, ...] = ()
     """The features' names, where they have any."""
     transform: str = "none"
@@ -122,7 +122,7 @@ class Split:
     index: Tensor
     """`[S]` int64: rows of the federation's pool, client after client."""
     label: Tensor
-    """`[S]` int64: what the client calls each of them."""
+    """`[S]` int64: what the client calls each of them; in other tasks their targets `[S, ...]`."""
     count: Tensor
     """`[M]` int64: how many belong to each client."""
 
@@ -143,6 +143,7 @@ class Federation:
     group: Tensor
     """`[M]` int64: the true group of every client."""
     classes: tuple[str, ...]
+    """The labels' names; in other tasks those of the targets or tokens."""
     columns: tuple[str, ...] = ()
     """The features' names, where they have any."""
     transform: str = "none"
@@ -157,17 +158,12 @@ def samples(x: Any, y: Any, group: Any = None, owner: Any = None, *, where: str)
     """Make `Samples` of arrays or tensors; `where` begins an error message."""
     return Samples(
         _inputs(x, where),
-        _integers(y, "y", where),
+        _targets(y, where),
         *(
             None if part is None else _integers(part, name, where)
             for name, part in (("group", group), ("owner", owner))
         ),
     )
-
-
-def default_class_names(*labels: Tensor) -> tuple[str, ...]:
-    """Name labels that have no names by their numbers."""
-    return tuple(str(label) for label in range(max((int(y.max()) + 1 for y in labels if len(y)), default=0)))
 
 
 def _tensor(values: Any, name: str, where: str) -> Tensor:
@@ -183,6 +179,12 @@ def _inputs(values: Any, where: str) -> Tensor:
     """Keep floating point and whole numbers as they are; turn what is true or false into 1 or 0."""
     tensor = _tensor(values, "x", where)
     return tensor.float() if tensor.dtype == torch.bool else tensor
+
+
+def _targets(values: Any, where: str) -> Tensor:
+    """Keep floating point; whole numbers, true and false become int64. What they mean, the task knows."""
+    tensor = _tensor(values, "y", where)
+    return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.long()
 
 
 def _integers(values: Any, name: str, where: str) -> Tensor:

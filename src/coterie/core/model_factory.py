@@ -15,6 +15,7 @@ from coterie.core.errors import ConfigError, ModelError
 from coterie.core.optim import Optimizer
 from coterie.core.registry import build, describe_error, user_code
 from coterie.core.task import Task
+from coterie.core.task_kind import TaskKind
 
 __all__ = ["build_model", "build_task", "input_type"]
 
@@ -23,20 +24,23 @@ def build_task(
     name: str,
     options: Mapping[str, Any],
     inputs: tuple[int, ...],
-    classes: int,
+    names: tuple[str, ...],
+    kind: TaskKind,
     dtype: torch.dtype,
     optimizer: Optimizer,
     init: str,
 ) -> Task:
-    """Make a `Task` of the named model for samples of this shape and so many classes.
+    """Make a `Task` of this kind and the named model, for samples of this shape.
+
+    `names`: of the classes, targets or tokens.
 
     Weights that the model brings along are found by building twice: what is drawn differs if the seeds do,
     what is brought does not.
     """
+    classes = kind.shape(inputs, names)[-1]
     seeds = (0, 0) if init == "given" else (0, 1)
     made, again = (
-        Task(build_model(name, options, inputs, classes, seed).to(dtype), optimizer=optimizer)
-        for seed in seeds
+        Task(build_model(name, options, inputs, classes, seed).to(dtype), kind, optimizer) for seed in seeds
     )
     own, other, fresh = (
         {**params, **buffers} for params, buffers in (made.given(), again.given(), made.init_params(0))

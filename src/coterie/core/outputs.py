@@ -14,7 +14,7 @@ from coterie.core.registry import resolve, user_code
 from coterie.core.task import Task
 from coterie.core.types import Probe, State
 
-__all__ = ["Distance", "distance", "of_probabilities", "outputs"]
+__all__ = ["Distance", "distance", "mean_distance", "of_probabilities", "outputs"]
 
 _PROBABILITIES = ("probabilities", "centred")
 
@@ -30,6 +30,7 @@ class Distance(Protocol):
 def outputs(task: Task, state: State, probe: Probe, form: str) -> Tensor:
     """Compute outputs `[n, L]`: `probabilities`, `logits`, `centred`, or what the named layer puts out.
 
+    `probabilities` are what the task makes of the outputs: those of classes, or the predicted numbers.
     `centred` subtracts each model's mean logit over the probe before the softmax, so that two
     models do not seem far apart only because their clients' labels are not equally frequent.
     """
@@ -39,9 +40,31 @@ def outputs(task: Task, state: State, probe: Probe, form: str) -> Tensor:
     if form == "logits":
         return z
     if form == "centred":
+        if not task.kind.has_classes:
+            raise ConfigError(
+                'outputs = "centred" makes up for labels that are not equally frequent, but this task has '
+                'none; use "probabilities", the outputs as the task has them'
+            )
         mask = probe.mask[:, None].to(z.dtype)
         z = z - (z * mask).sum(dim=0) / mask.sum()
-    return torch.softmax(z, dim=-1)
+    return task.kind.view(z)
+
+
+def mean_distance(task: Task, name: str, form: str, p: Tensor, q: Tensor, probe: Probe) -> Tensor:
+    """Average the named distance of outputs from the own ones `p` `[n, ..., L]` over the probe, `[...]`."""
+    compare = distance(name, form)
+    if needs_probabilities(name) and not task.kind.has_probabilities:
+        raise ConfigError(
+            f"distance {name!r} compares probabilities, but the outputs of this task are none; use another "
+            "distance, such as 'wasserstein2d'"
+        )
+    d = compare(p, q)
+    return probe.mean(d.mean(dim=tuple(range(2 - p.dim(), 0))) if p.dim() > 2 else d)
+
+
+def needs_probabilities(name: str) -> bool:
+    """Tell whether the distance called `name` only makes sense between probabilities."""
+    return getattr(resolve("distance", name), "needs_probabilities", False)
 
 
 def of_probabilities(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
@@ -56,7 +79,7 @@ def distance(name: str, form: str) -> Distance:
         found: Distance = resolve("distance", name)
     if not callable(found):
         raise ConfigError(f"distance {name!r} must be a function, got {type(found).__name__}")
-    if getattr(found, "needs_probabilities", False) and form not in _PROBABILITIES:
+    if needs_probabilities(name) and form not in _PROBABILITIES:
         raise ConfigError(
             f"distance {name!r} compares probabilities, but outputs = {form!r} are none; "
             f"use outputs = {' or '.join(map(repr, _PROBABILITIES))}, or another distance"

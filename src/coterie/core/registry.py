@@ -63,6 +63,7 @@ KINDS = {
     "shift": "shifts",
     "attack": "attacks",
     "model": "models",
+    "task": "tasks",
 }
 """Each kind of plugin and the folder its files live in."""
 

@@ -21,13 +21,14 @@ from torch.func import functional_call, grad_and_value, vmap
 from coterie.core.dropout import KEY, with_streams
 from coterie.core.errors import ConfigError, ModelError
 from coterie.core.optim import Optimizer, Scale, Sgd
+from coterie.core.task_factory import classification
+from coterie.core.task_kind import TaskKind
 from coterie.core.types import Batch, Info, Message, State, Tensors
 
-__all__ = ["Backend", "Gradient", "Loss", "Objective", "Pull", "Role", "Task"]
+__all__ = ["Backend", "Gradient", "Objective", "Pull", "Role", "Task"]
 
-Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""A loss `[]` of outputs `[B, L]`, features `[B, F]` and labels `[B]`; features are the input of the head."""
+"""A loss `[]` of outputs `[B, L]`, features `[B, F]` (the input of the head) and targets `[B]`."""
 Role = Literal["all", "base", "head", "norm"]
 Pull: TypeAlias = tuple[Tensors, Tensor | float]
 """An anchor and a strength: strength x (parameter - anchor) is added to the gradient."""
@@ -68,7 +69,8 @@ class Task:
 
     model: nn.Module
     """The template whose code is evaluated; its own weights are used by `given` alone."""
-    loss: Loss = nn.functional.cross_entropy
+    kind: TaskKind = field(default_factory=classification)
+    """What is learned: the loss, and what outputs and targets are."""
     optimizer: Optimizer = field(default_factory=Sgd)
     head: str = ""
     """The layer that is not part of the base; if empty, the model's `head`, or its last layer that learns."""
@@ -137,15 +139,17 @@ class Task:
         if self.backend and objective is None:
             return self.backend.gradients(state, batch)
 
+        y = self.kind.targets(batch.x, batch.y)
+
         def loss(params: Tensors) -> tuple[Tensor, Tensors]:
             # Layers update their running statistics in place: on a copy, which is then returned.
             buffers = {k: v.clone() for k, v in state.buffers.items()}
             keys = {k: batch.key for k, _ in self._train.named_buffers() if k.endswith(KEY)}
             tensors = {**params, **buffers, **keys}
             if objective is None:
-                return self.loss(functional_call(self._train, tensors, (batch.x,)), batch.y), buffers
+                return self.kind.mean_loss(functional_call(self._train, tensors, (batch.x,)), y), buffers
             outputs, features = self._with_features(self._train, tensors, batch.x)
-            return objective(outputs, features, batch.y), buffers
+            return objective(outputs, features, y), buffers
 
         grads, (value, buffers) = grad_and_value(loss, has_aux=True)(state.params)
         return Gradient(grads, value, buffers)
@@ -188,13 +192,16 @@ class Task:
         return self.apply(state._replace(buffers=buffers), grads, batch.lr, scale=scale), {"loss": loss}
 
     def logits(self, state: State, x: Tensor) -> Tensor:
-        """Compute the model's outputs `[n, L]` with running statistics and without dropout."""
+        """Compute the model's outputs `[n, L]` with running statistics and without dropout.
+
+        The outputs of sequences are `[n, T, L]`.
+        """
         outputs: Tensor = functional_call(self._eval, ({**state.params, **state.buffers}), (x,))
         return outputs
 
     def losses(self, state: State, x: Tensor, y: Tensor) -> Tensor:
         """Compute the loss of each sample, `[n]`, with running statistics and without dropout."""
-        return vmap(lambda z, label: self.loss(z[None], label[None]))(self.logits(state, x), y)
+        return self.kind.losses(self.logits(state, x), self.kind.targets(x, y))
 
     def features(self, state: State, x: Tensor) -> Tensor:
         """Compute the head's input, flattened to `[n, F]`, with running statistics and without dropout."""

@@ -91,12 +91,13 @@ class TaskKind(ABC):
         """Make of outputs `[..., n, L]` what MidGetter compares."""
         return outputs
 
-    def judge(self, outputs: Tensor, y: Tensor, probe: Probe) -> Tensor:
-        """Compute the mean loss `[K]` of K models' outputs `[K, n, ...]` on the probe's targets `y`."""
+    def judge(self, outputs: Tensor, probe: Probe) -> Tensor:
+        """Compute the mean loss `[K]` of K models' outputs `[K, n, ...]` on the probe's own targets."""
+        y = self.targets(probe.x, probe.y)
         return probe.mean(vmap(lambda one: self.losses(one, y))(outputs))
 
-    def blind(self, outputs: Tensor, y: Tensor, probe: Probe) -> Tensor:
-        """Make the outputs, like `outputs` `[n, ...]`, of whoever knows the targets' mean but no input."""
+    def blind(self, outputs: Tensor, probe: Probe) -> Tensor:
+        """Make the outputs, like `outputs` `[n, ...]`, of whoever knows the own targets but sees no input."""
         return torch.zeros_like(outputs)
 
     def nats(self, loss: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ class Batch(NamedTuple):
     x: Tensor
     """`[B, ...]`"""
     y: Tensor
-    """`[B]`"""
+    """`[B]` labels, or `[B, ...]` targets of another kind."""
     lr: Tensor
     """`[]`: the size of this local step."""
     key: Tensor
@@ -101,7 +101,7 @@ class Probe(NamedTuple):
     x: Tensor
     """`[n, ...]`"""
     y: Tensor
-    """`[n]`"""
+    """`[n]` labels, or `[n, ...]` targets of another kind."""
     mask: Tensor
     """`[n]` bool: false where the stack of clients of unequal size is padded."""
     size: Tensor

@@ -6,18 +6,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, ModelError
+from coterie.core.measuring import measure_client
 from coterie.core.registry import describe_type, user_code
 from coterie.core.task import Task
+from coterie.core.task_kind import TaskKind
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State, Tensors
 
-__all__ = ["ValidatingAlgorithm", "is_finite", "same_tensors"]
+__all__ = [
+    "ValidatingAlgorithm",
+    "is_finite",
+    "refuse_without_classes",
+    "same_tensors",
+    "validate_outputs",
+]
 
 _TAKEN = ("world", "t", "kind", "client", "neighbours")
 """Names in a row of `exchanges.jsonl` beside those that an algorithm reports."""
@@ -152,6 +162,48 @@ def same_tensors(what: str, given: Any, wanted: Tensors) -> Tensors:
                 f"{what}: {name!r} must be {describe_type(tensor)}, got {describe_type(found[name])}"
             )
     return found
+
+
+def refuse_without_classes(algorithm: Algorithm, its: str, kind: TaskKind, name: str) -> None:
+    """Raise if an algorithm needs labels, but targets are not one class each; `name`: of the task."""
+    if algorithm.needs_classes and not kind.has_classes:
+        raise ConfigError(
+            f"{its}: {type(algorithm).__name__} needs labels, but the targets of the task {name!r} are no "
+            "classes; choose another method"
+        )
+
+
+def validate_outputs(
+    task: Task, model: State, outputs: Any, x: Tensor, y: Tensor, names: Sequence[str]
+) -> None:
+    """Raise if what a model puts out for samples does not fit the task, or the task's loss or metrics fail.
+
+    `names`: of the classes, targets or tokens.
+    """
+    kind, n = task.kind, len(x)
+    wanted = (n, *kind.shape(tuple(x.shape[1:]), tuple(names)))
+    shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+    if shape != wanted:
+        what = f"one number for each of {len(names)} classes" if kind.has_classes else "as the task puts it"
+        raise ModelError(
+            f"model {type(task.model).__name__} puts out {shape} for {n} samples, but the targets need "
+            f"{wanted}: {what}"
+        )
+    loss = kind.mean_loss(outputs, kind.targets(x, y))
+    if loss.shape != () or not loss.is_floating_point() or not bool(torch.isfinite(loss)):
+        raise ConfigError(
+            "task: the loss must be one finite number, floating point of shape [], got "
+            f"{float(loss) if loss.shape == () else describe_type(loss)} on the first mini-batch"
+        )
+    measured = measure_client(task, model, outputs, (x, y), (x, y))
+    if missing := [m.name for m in kind.metrics if not _is_number(measured.get(m.name))]:
+        raise ConfigError(
+            f"task: measure must give {missing[0]!r} as a tensor of shape [], for each of its metrics"
+        )
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, Tensor) and given.shape == ()
 
 
 def is_finite(given: Any) -> bool:

@@ -10,7 +10,7 @@ simulator      one stack from event to event: local steps, exchanges, evaluation
 execution      ways to carry out local steps: by analytic gradients or by vmap
 analytic/      the chain rule written out for layers that are known
 exchange       who meets whom, and many stars' meetings as one batched operation
-evaluation     accuracy of every client
+evaluation     metrics of every client
 checkpoint     all that a run carries, in one safetensors file
 sinks          protocols for results and progress
 """

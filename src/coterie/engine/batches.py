@@ -28,7 +28,7 @@ class SplitIndex:
     index: Tensor
     """`[S]` rows of the pool"""
     label: Tensor
-    """`[S]`"""
+    """`[S, ...]` labels, or targets of another kind"""
     first: Tensor
     """`[N]` where a client's samples begin"""
     count: Tensor
@@ -92,6 +92,8 @@ class StackedData:
             count = torch.cat([s.count for s in splits])
             index = torch.cat([s.index + shift for s, shift in zip(splits, shifts, strict=True)])
             label = torch.cat([s.label for s in splits])
+            if label.is_floating_point():
+                label = label.to(dtype)
             parts = (index, label, count.cumsum(0) - count, count)
             return SplitIndex(*(p.to(device) for p in parts))
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm, drop_unsound
@@ -21,7 +21,12 @@ from coterie.core.registry import describe_error, user_code
 from coterie.core.sampling import Purpose
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
-from coterie.core.validation import ValidatingAlgorithm, same_tensors
+from coterie.core.validation import (
+    ValidatingAlgorithm,
+    refuse_without_classes,
+    same_tensors,
+    validate_outputs,
+)
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 
@@ -43,17 +48,19 @@ def dry_run(stack: Stack, group: AlgorithmGroup) -> None:
 
 def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     task, data, two = stack.task, stack.data, slice(group.clients.start, group.clients.start + 2)
-    world, classes = group.members[0].world, len(group.members[0].federation.classes)
+    world, names = group.members[0].world, group.members[0].federation.classes
+    label = f"methods.{world.label}"
+    refuse_without_classes(group.algorithm, label, task.kind, world.experiment.task.name)
     t = torch.zeros(1, dtype=torch.int64, device=stack.device)
     x, y = data.samples(data.train, data.batch_positions(t, two, stack.experiment.train.batch)[0])
     ones = torch.ones(2, dtype=stack.dtype, device=stack.device)
     batch = Batch(x, y, 0 * ones, data.keys(t, two)[0])
-    mask = torch.ones_like(y, dtype=torch.bool)
+    mask = torch.ones(y.shape[:2], dtype=torch.bool, device=stack.device)
     mask[:, 1:] = False  # all but one are padding
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
     hyper = {k: v[:2] for k, v in group.hyper.items()}
     group_of_two = torch.zeros(2, dtype=torch.int64)
-    start, label = stack.start([task.init_params(0)], group_of_two, 2), f"methods.{world.label}"
+    start = stack.start([task.init_params(0)], group_of_two, 2)
 
     def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
         """Call the algorithm by the name of a call, or a function of it, for two clients at once."""
@@ -71,15 +78,7 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     state: State = attempt("init", start, ctx("init"))
     one = take_clients(state, torch.tensor(0))  # alone first: messages about shapes are plainer
     logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
-    shape, wanted = (
-        tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__,
-        (len(x[0]), classes),
-    )
-    if shape != wanted:
-        raise ModelError(
-            f"model {type(task.model).__name__} puts out {shape} for {wanted[0]} samples, but the labels "
-            f"need {wanted}: one number for each of {classes} classes"
-        )
+    validate_outputs(task, one, logits, x[0], y[0], names)
     attempt("predict", state, x, probe)
     state = attempt("local", state, batch, ctx("local"))[0]
     state = attempt("settle", state, ctx("settle"))

@@ -1,4 +1,4 @@
-"""Accuracy of every client on its own test samples, on the uniform ones, and on its validation samples."""
+"""Metrics of every client on its own test samples, on the uniform ones, and on its validation samples."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from coterie.core.measuring import measure_client
 from coterie.core.task import Task
-from coterie.core.types import State
+from coterie.core.types import State, Tensors
 from coterie.engine.analytic import analytic_model
 from coterie.engine.batches import SplitIndex, StackedData
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
 from coterie.engine.memory_budget import chunk_size
 
-__all__ = ["Predictor", "accuracies", "accuracy", "correct", "predictors"]
+__all__ = ["Predictor", "measure", "measurements", "predictors", "verdicts"]
 
 
 class Predictor(NamedTuple):
@@ -28,12 +29,14 @@ class Predictor(NamedTuple):
     state: State
     """`[n, ...]`"""
     predict: Callable[[slice, State, Tensor], Tensor]
-    """`(clients of axis N, their states, x [n, width, ...]) -> scores [n, width, L]`"""
+    """`(clients of axis N, their states, x [n, width, ...]) -> outputs [n, width, L]`"""
+    model: State
+    """`[n, ...]`: the model that is tested, in `params` and `buffers`."""
 
     @classmethod
     def plain(cls, task: Task, clients: slice, state: State) -> Predictor:
         """Score by the outputs of the model that is in `params` and `buffers`."""
-        return cls(clients, state, lambda _, states, x: _logits(task, states, x))
+        return cls(clients, state, lambda _, states, x: _logits(task, states, x), state)
 
 
 def predictors(stack: Stack, clients: Clients, t: int) -> list[Predictor]:
@@ -41,52 +44,98 @@ def predictors(stack: Stack, clients: Clients, t: int) -> list[Predictor]:
     if not any(g.overrides("model") or g.overrides("predict") for g in stack.groups):
         return [Predictor.plain(stack.task, slice(0, stack.size), clients.whole)]
     return [
-        Predictor(group.clients, state, partial(_predict, stack, group, t))
+        Predictor(group.clients, state, partial(_predict, stack, group, t), _tested(group, state))
         if group.overrides("predict")
         else Predictor.plain(stack.task, group.clients, _tested(group, state))
         for group, state in zip(stack.groups, clients.parts, strict=True)
     ]
 
 
-def accuracies(task: Task, data: StackedData, parts: Sequence[Predictor]) -> dict[str, Tensor]:
-    """Measure the accuracy `[N]` of all clients on each kind of samples; NaN where a client has none."""
-    kinds = {"personal": data.personal, "global": data.uniform, "validation": data.validation}
+def measurements(task: Task, data: StackedData, parts: Sequence[Predictor]) -> dict[str, Tensor]:
+    """Measure all clients, `[N]` for each column of `metrics.jsonl`; NaN where a client has no samples."""
+    splits = {"personal": data.personal, "global": data.uniform, "validation": data.validation}
+    found = {}
+    for name, split in splits.items():
+        measured = [measure(task, data, split, part) for part in parts]
+        for number, metric in enumerate(task.kind.metrics):
+            column = f"{name}.{metric.name}" if number else name
+            found[column] = torch.cat([one[metric.name] for one in measured])
+    return found
+
+
+def measure(task: Task, data: StackedData, split: SplitIndex, predictor: Predictor) -> Tensors:
+    """Measure some clients `[n]` on a split, by the names of the metrics."""
+    looks = [_measured(task, data, look) for look in _looks(task, data, split, predictor)]
+    size = predictor.clients.stop - predictor.clients.start
     return {
-        name: torch.cat([accuracy(task, data, kind, part) for part in parts]) for name, kind in kinds.items()
+        m.name: torch.cat([one[m.name] for one in looks]).cpu() if looks else torch.full((size,), torch.nan)
+        for m in task.kind.metrics
     }
 
 
-def accuracy(task: Task, data: StackedData, part: SplitIndex, predictor: Predictor) -> Tensor:
-    """Measure the share of a part's samples `[n]` whose label has the largest score."""
-    shares = [hits.sum(dim=-1) / mask.sum(dim=-1) for hits, mask in _hits(task, data, part, predictor)]
-    size = predictor.clients.stop - predictor.clients.start
-    return torch.cat(shares).cpu() if shares else torch.full((size,), torch.nan)
+def verdicts(task: Task, data: StackedData, parts: Sequence[Predictor]) -> Tensor:
+    """Tell which personal test samples `[S]`, client after client, are right.
+
+    Their losses where there is no right and wrong.
+    """
+    found = []
+    for look in (look for part in parts for look in _looks(task, data, data.personal, part)):
+        right = task.kind.correct(look.outputs, look.y)
+        if right is None:
+            right = vmap(task.kind.losses)(look.outputs, vmap(task.kind.targets)(look.x, look.y)).float()
+        found.append(right[look.mask].cpu())
+    return torch.cat(found) if found else torch.zeros(0, dtype=torch.bool)
 
 
-def correct(task: Task, data: StackedData, parts: Sequence[Predictor]) -> Tensor:
-    """Find the personal test samples `[S]`, client after client, whose label has the largest score."""
-    looks = (look for part in parts for look in _hits(task, data, data.personal, part))
-    return torch.cat([torch.zeros(0, dtype=torch.bool), *(hits[mask].cpu() for hits, mask in looks)])
+class _Look(NamedTuple):
+    """Samples of n clients, and what their models put out for them."""
+
+    clients: slice
+    """The clients' part of axis N."""
+    model: State
+    """`[n, ...]`"""
+    x: Tensor
+    """`[n, width, ...]`"""
+    y: Tensor
+    """`[n, width, ...]`"""
+    mask: Tensor
+    """`[n, width]`: false for padding."""
+    outputs: Tensor
+    """`[n, width, ...]`"""
 
 
-def _hits(
-    task: Task, data: StackedData, part: SplitIndex, predictor: Predictor
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the samples `[n, width]` that some clients at a time get right, and the mask of real ones."""
+def _measured(task: Task, data: StackedData, look: _Look) -> Tensors:
+    """Measure clients `[n]` at once if their task can, else one after the other on what is not padding."""
+    if (at_once := task.kind.measure_all(look.outputs, look.y, look.mask)) is not None:
+        return at_once
+    found = []
+    for i in range(len(look.mask)):
+        real, client = look.mask[i], look.clients.start + i
+        if not bool(real.any()):
+            found.append({m.name: torch.tensor(torch.nan, dtype=data.dtype) for m in task.kind.metrics})
+            continue
+        first, count = int(data.train.first[client]), int(data.train.count[client])
+        trained = data.samples(data.train, torch.arange(first, first + count, device=data.pool.device))
+        model, samples = take_clients(look.model, torch.tensor(i)), (look.x[i][real], look.y[i][real])
+        found.append(measure_client(task, model, look.outputs[i][real], samples, trained))
+    return {k: torch.stack([one[k] for one in found]) for k in found[0]}
+
+
+def _looks(task: Task, data: StackedData, split: SplitIndex, predictor: Predictor) -> Iterator[_Look]:
+    """Look at all samples of a split, some clients at a time."""
     first, last = predictor.clients.start, predictor.clients.stop
-    width = int(part.count[predictor.clients].max())
+    width = int(split.count[predictor.clients].max())
     if not width:
         return
     numbers = _most_numbers(task, data.pool.shape[1:], data.pool.dtype) * width
     step = chunk_size(3 * numbers * data.pool.element_size(), data.pool.device)  # in, out, and one to spare
     for at in range(first, last, step):
         some = slice(at, min(at + step, last))
-        positions, mask = part.padded(torch.arange(some.start, some.stop, device=data.pool.device), width)
-        x, y = data.samples(part, positions)
-        scores = predictor.predict(
-            some, take_clients(predictor.state, slice(at - first, some.stop - first)), x
-        )
-        yield (scores.argmax(dim=-1) == y) & mask, mask
+        inside = slice(at - first, some.stop - first)
+        positions, mask = split.padded(torch.arange(some.start, some.stop, device=data.pool.device), width)
+        x, y = data.samples(split, positions)
+        outputs = predictor.predict(some, take_clients(predictor.state, inside), x)
+        yield _Look(some, take_clients(predictor.model, inside), x, y, mask, outputs)
 
 
 def _tested(group: AlgorithmGroup, state: State) -> State:

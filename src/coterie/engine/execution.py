@@ -67,7 +67,7 @@ class BatchPlan(NamedTuple):
     rows: Tensor
     """`[K, n, B]`: rows of the pool"""
     labels: Tensor
-    """`[K, n, B]`"""
+    """`[K, n, B, ...]`"""
     lr: Tensor
     """`[K, n]`"""
     learns: Tensor | None

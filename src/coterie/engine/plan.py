@@ -142,11 +142,11 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
     found = []
     for world, federation in zip(worlds, federations, strict=True):
         e = world.experiment
-        inputs, classes = tuple(federation.pool.shape[1:]), len(federation.classes)
-        key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
+        inputs, names = tuple(federation.pool.shape[1:]), federation.classes
+        key = f"{e.model!r} {e.task!r} {e.train.optimizer!r} {inputs} {len(names)} {e.train.init == 'given'}"
         if key not in tasks:
-            how = dtype, e.train.optimizer, e.train.init
-            tasks[key] = build_task(e.model.name, e.model.options, inputs, classes, *how)
+            how = e.task_kind, dtype, e.train.optimizer, e.train.init
+            tasks[key] = build_task(e.model.name, e.model.options, inputs, names, *how)
         found.append(tasks[key])
     return found
 

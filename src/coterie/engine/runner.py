@@ -40,7 +40,8 @@ def simulate(
     fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
     first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
     sink.truncate_to(saved.mark if saved else {})
-    sink.describe(*described(plan.worlds, plan.federations))
+    facts = plan.experiment.task_kind.facts(plan.experiment.task.name)
+    sink.describe(*described(plan.worlds, plan.federations), facts)
 
     total = sum(s.iterations for s in all_stacks)
     done = sum(s.iterations for s in all_stacks[:first])
@@ -107,13 +108,15 @@ def described(
         number = numbers.setdefault(id(federation), len(numbers))
         if number == len(clients):
             train, owner = federation.train, torch.arange(len(federation.train.count))
-            labels = torch.zeros(len(owner), len(federation.classes), dtype=torch.int64)
-            owner = owner.repeat_interleave(train.count)
-            labels.index_put_((owner, train.label), torch.ones_like(owner), accumulate=True)
+            classes = federation.classes if world.experiment.task_kind.has_classes else ()
+            labels = torch.zeros(len(owner), len(classes), dtype=torch.int64)
+            if classes:
+                owner = owner.repeat_interleave(train.count)
+                labels.index_put_((owner, train.label), torch.ones_like(owner), accumulate=True)
             clients.append(
                 {
                     "seed": world.seed,
-                    "classes": list(federation.classes),
+                    "classes": list(classes),
                     "group": federation.group.tolist(),
                     "train": train.count.tolist(),
                     "test": federation.personal.count.tolist(),

@@ -21,7 +21,7 @@ from coterie.core.registry import user_code
 from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.cuda_graphs import RECORDED_BYTES, Recorder
-from coterie.engine.evaluation import Predictor, accuracies, correct, predictors
+from coterie.engine.evaluation import Predictor, measurements, predictors, verdicts
 from coterie.engine.exchange import Act, Exchanges, Meetings
 from coterie.engine.execution import (
     BatchPlan,
@@ -163,7 +163,7 @@ class Simulator:
         """Make rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
         self._isolate(~_finite(self.clients.whole.params), self.t)
         parts = predictors(self.stack, self.clients, self.t)
-        found = accuracies(self.stack.task, self.stack.data, parts)
+        found = measurements(self.stack.task, self.stack.data, parts)
         found["loss"] = (self.loss_sum / self.steps).cpu()
         found = {k: torch.where(self._sound, v, torch.nan) for k, v in found.items()}
         self.loss_sum.zero_()
@@ -181,16 +181,21 @@ class Simulator:
             }
             rows.append(row)
         if self.t == self.stack.iterations:
-            for row, bits in zip(rows, self._correct(parts), strict=True):
-                row["correct"] = bits
+            for row, (name, written) in zip(rows, self._verdicts(parts), strict=True):
+                row[name] = written
         return rows
 
-    def _correct(self, parts: Sequence[Predictor]) -> list[str]:
-        """Write, for each world, which personal test samples its clients get right, as in `metrics.jsonl`."""
+    def _verdicts(self, parts: Sequence[Predictor]) -> list[tuple[str, str]]:
+        """Write, for each world, what came of each personal test sample, as in `metrics.jsonl`."""
         count = self.stack.data.personal.count.cpu()
         sizes = [int(count[m.clients].sum()) for m in self.stack.members]
-        found = torch.split(correct(self.stack.task, self.stack.data, parts), sizes)
-        return [base64.b64encode(np.packbits(own.numpy()).tobytes()).decode() for own in found]
+        found = verdicts(self.stack.task, self.stack.data, parts)
+        packed = partial(np.packbits) if found.dtype == torch.bool else partial(np.asarray, dtype="<f4")
+        name = "correct" if found.dtype == torch.bool else "sample_losses"
+        return [
+            (name, base64.b64encode(packed(own.numpy()).tobytes()).decode())
+            for own in torch.split(found, sizes)
+        ]
 
     def _next_stop(self) -> int:
         """Find the last of the local iterations that can be taken in one go."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from coterie.core.metric import TaskFacts
+
 __all__ = ["Progress", "RunSink"]
 
 
@@ -17,8 +19,10 @@ class RunSink(Protocol):
         """A folder for checkpoints."""
         ...
 
-    def describe(self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]) -> None:
-        """Keep all worlds of the run, and the clients of each federation."""
+    def describe(
+        self, worlds: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]], task: TaskFacts
+    ) -> None:
+        """Keep all worlds of the run, the clients of each federation, and what is learned."""
         ...
 
     def metrics(self, row: Mapping[str, Any]) -> None:
@@ -53,6 +57,6 @@ class Progress(Protocol):
         """Show the iterations done of all stacks together; `client_steps`: since the last call."""
         ...
 
-    def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        """Show the mean personal accuracy of each row of the table, as of now."""
+    def evaluated(self, personal: Mapping[str, float]) -> None:
+        """Show the mean of the task's first metric, on personal test samples, of each row of the table."""
         ...

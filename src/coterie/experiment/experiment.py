@@ -1,7 +1,7 @@
 """An experiment: everything that determines a run, and the worlds (method x seed x setting) it consists of.
 
 Experiment
-  name, seeds, methods, model, device, dtype, compile, grid, search
+  name, seeds, methods, model, task, device, dtype, compile, grid, search
   data       the data set, the clients and what each of them has
   train      local learning, the same for every method
   exchange   how often and with whom clients exchange models
@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # at run time where they are needed: torch takes seconds to l
     from torch import Tensor
 
     from coterie.core.algorithm import Algorithm
+    from coterie.core.task_kind import TaskKind
 
 __all__ = ["Experiment", "World"]
 
@@ -72,6 +73,8 @@ class Experiment(Section):
     """The rows of the result table."""
     model: Named = Plugin(name="mlp")
     """The model that every client has."""
+    task: Named = Plugin(name="classification")
+    """What is learned (`coterie ls tasks`): the loss, what targets are, and how models are measured."""
     data: Data = Data()
     train: Train = Train()
     exchange: Exchange = Exchange()
@@ -239,6 +242,8 @@ class Experiment(Section):
     def fingerprint(self) -> str:
         """Hash everything that determines the results to the bit."""
         values = {k: v for k, v in self.plain().items() if k not in ("name", "search", "home")}
+        if values["task"] == {"name": "classification"}:  # as before there were others
+            del values["task"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def worlds(self) -> tuple[World, ...]:
@@ -279,7 +284,8 @@ class Experiment(Section):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Experiment:
         """Copy, with some fields changed; the copy makes its own worlds."""
         copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("_worlds", None)
+        for made in ("_worlds", "task_kind"):
+            copied.__dict__.pop(made, None)
         return copied
 
     def algorithm(self, label: str) -> Algorithm:
@@ -294,7 +300,16 @@ class Experiment(Section):
             )
         return built
 
+    @cached_property
+    def task_kind(self) -> TaskKind:
+        """The task, built with its options."""
+        from coterie.core.task_factory import build_kind
+
+        with at_home(self.home):
+            return build_kind(self.task.name, self.task.options)
+
     def _plugins(self) -> None:
+        _ = self.task_kind
         for label in self.methods:
             self.algorithm(label)
         self.model.build("model", "model")

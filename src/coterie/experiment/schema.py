@@ -59,6 +59,7 @@ class Section(BaseModel):
 PLUGINS = {
     "methods": "algorithm",
     "model": "model",
+    "task": "task",
     "attack": "attack",
     "data.set": "dataset",
     "data.partition": "partition",

@@ -202,14 +202,18 @@ def personal_test(data: Data, weights: Floats, bins: LabelBins, domain_of: Ints,
     return Rows(take_with_overlap(bins, domain_of, counts, Stream(seed, "personal test samples")), count)
 
 
-def uniform_test(bins: LabelBins, each: int) -> list[Ints]:
-    """Take `each` rows of each label that occurs, for every group of tasks; repeat where there are fewer."""
+def uniform_test(bins: LabelBins, each: int, *, repeat: bool) -> list[Ints]:
+    """Take `each` rows of each label that occurs, for every group of tasks.
+
+    Where there are fewer, `repeat` them, or take fewer of each.
+    """
     parts = []
     for task, (start, count) in enumerate(zip(bins.start, bins.size, strict=True)):
         there = count > 0
         if not there.any():
             raise DataError(f"group {task} has no test samples")
-        parts.append(bins.rows[start[there, None] + np.arange(each) % count[there, None]].ravel())
+        step = np.arange(each if repeat else min(each, int(count[there].min())))
+        parts.append(bins.rows[start[there, None] + step % count[there, None]].ravel())
     return parts
 
 

@@ -14,6 +14,8 @@ product of the groups of every shift and of the groups of tasks that the data co
   `data.test` if there are no more.
 * The uniform test has `evaluate.uniform // L` samples of every label, at least one; the samples of a
   label that has fewer are repeated. It is the same for all clients of a group of tasks.
+* Where targets are no classes, all samples count as of one label, or of a few bins of the target if the task
+  says so; the uniform test then has `evaluate.uniform` samples, or as many as there are.
 """
 
 from __future__ import annotations
@@ -34,13 +36,14 @@ from coterie.core.home import at_home
 from coterie.core.model_factory import build_model, input_type
 from coterie.core.registry import user_code
 from coterie.core.streams import Stream
+from coterie.core.task_kind import TaskKind
 from coterie.experiment import Attackers, Data, Experiment, Plugin, World
 from coterie.federation.allocation import allocate, personal_test, uniform_test
 from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins
 from coterie.federation.table import Table, table
 from coterie.federation.test_part import test_part
 from coterie.federation.validation import as_dataset, validate_dataset
-from coterie.federation.views import Views, names, views
+from coterie.federation.views import Views, names, refuse_label_shifts, views
 from coterie.plugins.partitions.iid import IidPartitioner
 
 __all__ = ["Dealer"]
@@ -69,33 +72,39 @@ class Dealer:
 
     def federation(self, experiment: Experiment, seed: int) -> Federation:
         """Make the clients of an experiment for one seed."""
-        data, uniform = experiment.data, experiment.evaluate.uniform
-        rows = self._table(experiment)
-        key = data.model_dump_json(), uniform, experiment.attack.model_dump_json(), id(rows), seed
+        data, rows = experiment.data, self._table(experiment)
+        key = (
+            data.model_dump_json(),
+            experiment.evaluate.uniform,
+            experiment.attack.model_dump_json(),
+            id(rows),
+            seed,
+        )
         if key not in self._federations:
             if (attack := experiment.attack.attack) is None:
                 test = test_part(rows, data.test_share, seed, self._steady)
                 seen = self._seen(data, rows)
-                found = self._scaled(_federation(data, uniform, rows, test, seen, seed), rows, seen)
+                found = self._scaled(_federation(experiment, rows, test, seen, seed), rows, seen)
             else:
                 honest = experiment.model_copy(update={"attack": Attackers()})
-                found = _attacked(self.federation(honest, seed), experiment.attack, attack, seed)
+                found = _attacked(self.federation(honest, seed), experiment, attack, seed)
             self._federations[key] = found
         return self._federations[key]
 
     def _table(self, experiment: Experiment) -> Table:
         """Load the data set, with whole numbers as the experiment's model takes them."""
-        source, chosen = experiment.data.set, experiment.model
-        if (key := source.model_dump_json()) not in self._tables:
+        source, chosen, kind = experiment.data.set, experiment.model, experiment.task_kind
+        if (key := source.model_dump_json() + experiment.task.model_dump_json()) not in self._tables:
             with at_home(experiment.home):
-                self._tables[key] = table(_loaded(source, self._root))
+                self._tables[key] = table(_loaded(source, self._root, kind), kind)
         rows = self._tables[key]
         if rows.x.is_floating_point() or rows.transform == "standard":
             return rows
         if (own := key + chosen.model_dump_json()) not in self._tables:
-            made = build_model(chosen.name, chosen.options, tuple(rows.x.shape[1:]), len(rows.classes))
-            kind = input_type(made, chosen.name, rows.x)
-            typed = self._tables.setdefault(f"{key} {kind}", rows._replace(x=rows.x.to(kind)))
+            inputs = tuple(rows.x.shape[1:])
+            made = build_model(chosen.name, chosen.options, inputs, kind.shape(inputs, rows.classes)[-1])
+            dtype = input_type(made, chosen.name, rows.x)
+            typed = self._tables.setdefault(f"{key} {dtype}", rows._replace(x=rows.x.to(dtype)))
             self._tables[own] = typed  # models that take the same share it
         return self._tables[own]
 
@@ -117,7 +126,7 @@ class Dealer:
         )
 
 
-def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
+def _loaded(plugin: Plugin, root: Path | None, kind: TaskKind) -> Dataset:
     where = f"data set {plugin.name!r}"
     source = plugin.build("dataset", "data.set")
     if isinstance(source, functools.partial):
@@ -130,7 +139,7 @@ def _loaded(plugin: Plugin, root: Path | None) -> Dataset:
         load = functools.partial(_plugin(plugin, "dataset", "data.set", "load").load, root)
     with user_code(f"{where} cannot be loaded", DataError):
         given = load()
-    return validate_dataset(as_dataset(given, where), where)
+    return validate_dataset(as_dataset(given, where), where, kind)
 
 
 def _plugin(plugin: Plugin, kind: str, where: str, method: str) -> Any:
@@ -140,32 +149,39 @@ def _plugin(plugin: Plugin, kind: str, where: str, method: str) -> Any:
     return built
 
 
-def _federation(data: Data, uniform: int, rows: Table, test: Mask, seen: Views, seed: int) -> Federation:
-    classes = len(rows.classes)
+def _federation(experiment: Experiment, rows: Table, test: Mask, seen: Views, seed: int) -> Federation:
+    data, uniform, kind = experiment.data, experiment.evaluate.uniform, experiment.task_kind
     assigned = _group_assignment(data, rows, len(seen.start))
-    label_of = names(torch.from_numpy(rows.y), classes, seen.shifts, seed).numpy()
+    if kind.has_classes:
+        target_of = names(rows.y, len(rows.classes), seen.shifts, seed)
+    else:
+        refuse_label_shifts(seen.shifts, experiment.task.name)
+        target_of = rows.y.expand(len(seen.start), *rows.y.shape)
     start = seen.start.numpy()
 
     def bins(part: Mask, domain: Ints, purpose: str) -> LabelBins:
-        shape = int(domain.max()) + 1, classes
-        return label_bins(np.flatnonzero(part), domain[part], rows.y[part], shape, Stream(seed, purpose))
+        shape = int(domain.max()) + 1, rows.strata
+        return label_bins(
+            np.flatnonzero(part), domain[part], rows.stratum[part], shape, Stream(seed, purpose)
+        )
 
     def split(row: Ints, client: Ints) -> Split:
         combination = assigned.combination[client]
         count = np.bincount(client, minlength=data.clients)
-        columns = start[combination] + row, label_of[combination, row], count
-        return Split(*(torch.from_numpy(column) for column in columns))
+        target = target_of[torch.from_numpy(combination), torch.from_numpy(row)]
+        return Split(torch.from_numpy(start[combination] + row), target, torch.from_numpy(count))
 
     by_task, by_owner = (rows.task, assigned.task), (rows.owner, assigned.client)
     domain, domain_of = by_owner if rows.owned else by_task
-    held = allocate(data, _partition(data, rows.owned), bins(~test, domain, "training part"), domain_of, seed)
+    held = allocate(data, _partition(experiment, rows), bins(~test, domain, "training part"), domain_of, seed)
     client = np.repeat(assigned.client, held.train.size)
     shuffled = held.train.rows[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
 
     domain, domain_of = by_owner if rows.owner[test].max() >= 0 else by_task
     personal = personal_test(data, held.weights, bins(test, domain, "personal test part"), domain_of, seed)
 
-    balanced = uniform_test(bins(test, rows.task, "uniform test part"), max(1, uniform // classes))
+    uniform_bins, each = bins(test, rows.task, "uniform test part"), max(1, uniform // rows.strata)
+    balanced = uniform_test(uniform_bins, each, repeat=kind.has_classes)
     size = np.array([len(part) for part in balanced])
     return Federation(
         pool=seen.pool,
@@ -182,15 +198,24 @@ def _federation(data: Data, uniform: int, rows: Table, test: Mask, seen: Views, 
     )
 
 
-def _partition(data: Data, owned: bool) -> Partition | None:
+def _partition(experiment: Experiment, rows: Table) -> Partition | None:
     """Build the partition plugin; None where the data come already dealt to their owners."""
+    data = experiment.data
     partition: Partition = _plugin(data.partition, "partition", "data.partition", "proportions")
-    if owned and not isinstance(partition, IidPartitioner):
+    if isinstance(partition, IidPartitioner):
+        return None if rows.owned else partition
+    if rows.owned:
         raise ConfigError(
             f"data.partition = {data.partition.name!r}, but the data come already dealt to their owners; "
             f"leave data.partition out"
         )
-    return None if owned else partition
+    if rows.strata == 1:
+        remedy = ", or give the task bins of its target" if hasattr(experiment.task_kind, "bins") else ""
+        raise ConfigError(
+            f"data.partition = {data.partition.name!r} deals by labels, but the targets of the task "
+            f"{experiment.task.name!r} are no classes; leave data.partition out{remedy}"
+        )
+    return partition
 
 
 def _of_all(split: Split) -> Split:
@@ -199,9 +224,16 @@ def _of_all(split: Split) -> Split:
     return Split(split.index.repeat(m), split.label.repeat(m), torch.full_like(split.count, total))
 
 
-def _attacked(federation: Federation, who: Attackers, attack: Attack, seed: int) -> Federation:
+def _attacked(federation: Federation, experiment: Experiment, attack: Attack, seed: int) -> Federation:
     """Let the attackers among the clients train on the labels that their attack tells them."""
-    train, classes = federation.train, len(federation.classes)
+    who, train, classes = experiment.attack, federation.train, len(federation.classes)
+    if not experiment.task_kind.has_classes:
+        if attack.needs_classes or type(attack).labels is not Attack.labels:
+            raise ConfigError(
+                f"attack: {who.name!r} needs labels, but the targets of the task {experiment.task.name!r} "
+                "are no classes; use another attack"
+            )
+        return federation
     lies = who.among(len(train.count), seed).repeat_interleave(train.count)
     with user_code(f"attack: {who.name!r} failed"):
         trains, told = attack.trains, attack.labels(train.label, classes)

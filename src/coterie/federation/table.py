@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.data import Dataset
+from coterie.core.task_kind import TaskKind
 
 __all__ = ["Table", "table"]
 
@@ -18,7 +19,12 @@ class Table(NamedTuple):
     """Columns of n rows."""
 
     x: Tensor
-    y: npt.NDArray[np.int64]
+    y: Tensor
+    """`[n, ...]` targets."""
+    stratum: npt.NDArray[np.int64]
+    """The bin of its target that a row is in, by which samples are dealt: its label, if it has one."""
+    strata: int
+    """The number of these bins."""
     task: npt.NDArray[np.int64]
     """The group of tasks a row belongs to; 0 where the data come in no groups."""
     owner: npt.NDArray[np.int64]
@@ -28,13 +34,14 @@ class Table(NamedTuple):
     test: npt.NDArray[np.bool_] | None
     """The rows that are for testing; None: still to be drawn."""
     classes: tuple[str, ...]
+    """The names of labels, targets or tokens."""
     columns: tuple[str, ...]
     """The features' names, where they have any."""
     transform: str
     """Treatment of the features; "standard" is still to be applied."""
 
 
-def table(data: Dataset) -> Table:
+def table(data: Dataset, kind: TaskKind) -> Table:
     """Lay both parts of a data set end to end."""
     parts = [part for part in (data.train, data.test) if part is not None]
 
@@ -46,9 +53,13 @@ def table(data: Dataset) -> Table:
             ]
         )
 
+    y = torch.cat([part.y for part in parts]) if data.test else data.train.y
+    stratum, strata = kind.strata(y, data.classes)
     return Table(
         x=torch.cat([part.x for part in parts]) if data.test else data.train.x,
-        y=column([part.y for part in parts], 0),
+        y=y,
+        stratum=stratum.numpy(),
+        strata=strata,
         task=column([part.group for part in parts], 0),
         owner=column([part.owner for part in parts], -1),
         owned=data.train.owner is not None,

@@ -23,7 +23,7 @@ def test_part(rows: Table, share: float, seed: int, steady: bool) -> Mask:
     test = _steady_test_part(rows, share, seed) if steady else _drawn_test_part(rows, share, seed)
     if not test.any():
         raise DataError(
-            f"no test part can be drawn from {len(rows.y)} samples of {len(rows.classes)} classes: every "
+            f"no test part can be drawn from {len(rows.y)} samples in {rows.strata} classes: every "
             f"class (of every owner and group) has a single sample"
         )
     return test
@@ -31,8 +31,8 @@ def test_part(rows: Table, share: float, seed: int, steady: bool) -> Mask:
 
 def _drawn_test_part(rows: Table, share: float, seed: int) -> Mask:
     domain = (rows.owner + 1) * (rows.task.max() + 1) + rows.task
-    shape = int(domain.max()) + 1, len(rows.classes)
-    bins = label_bins(np.arange(len(rows.y)), domain, rows.y, shape, Stream(seed, "test part"))
+    shape = int(domain.max()) + 1, rows.strata
+    bins = label_bins(np.arange(len(rows.y)), domain, rows.stratum, shape, Stream(seed, "test part"))
     test = np.zeros(len(rows.y), dtype=bool)
     chosen = ragged_arange(bins.size) < np.repeat(share_of_bins(bins.size, share).ravel(), bins.size.ravel())
     test[bins.rows[chosen]] = True
@@ -53,15 +53,17 @@ def _steady_test_part(rows: Table, share: float, seed: int) -> Mask:
     """
     seen: Counter[bytes] = Counter()
     key, number = np.empty(len(rows.y), dtype=np.int64), np.empty(len(rows.y), dtype=np.int64)
-    for i, (x, y) in enumerate(zip(rows.x.numpy(), rows.y, strict=True)):
-        content = blake2b(x.tobytes() + rows.classes[y].encode(), digest_size=8).digest()
+    by_name = rows.y.dim() == 1 and not rows.y.is_floating_point()  # a label's number may be another one day
+    for i, (x, y) in enumerate(zip(rows.x.numpy(), rows.y.numpy(), strict=True)):
+        target = rows.classes[y].encode() if by_name else y.tobytes()
+        content = blake2b(x.tobytes() + target, digest_size=8).digest()
         key[i], number[i] = int.from_bytes(content, "big", signed=True), seen[content]
         seen[content] += 1
     of_content = Stream(seed, "test part by content").uniform
     u = of_content(1, t=torch.from_numpy(key), client=torch.from_numpy(number))[:, 0].numpy()
     test: Mask = u < share
-    for label in np.unique(rows.y):
-        its = np.flatnonzero(rows.y == label)
+    for label in np.unique(rows.stratum):
+        its = np.flatnonzero(rows.stratum == label)
         test[its[u[its].argmin()]] = True
         test[its[u[its].argmax()]] = False
     return test

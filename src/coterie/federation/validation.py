@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from coterie.core.data import Dataset, Samples, default_class_names, samples
+from coterie.core.data import Dataset, Samples, samples
 from coterie.core.errors import DataError
+from coterie.core.targets import refuse_outside
+from coterie.core.task_factory import classification
+from coterie.core.task_kind import TaskKind
 
 __all__ = ["as_dataset", "validate_dataset"]
 
@@ -34,16 +38,20 @@ def as_dataset(given: Any, where: str) -> Dataset:
         train = samples(*given, where=where)
     else:
         raise DataError(f"{where}: {_EXPECTED}, got {type(given).__name__}")
-    return Dataset(train, None, default_class_names(train.y))
+    return Dataset(train, None, ())
 
 
-def validate_dataset(data: Dataset, where: str) -> Dataset:
-    """Check everything that the rest of the program relies on, and return the same data set."""
-    if len(data.classes) < 2:
-        raise DataError(f"{where}: expected at least 2 classes, got {len(data.classes)}")
+def validate_dataset(data: Dataset, where: str, kind: TaskKind | None = None) -> Dataset:
+    """Check all that the rest of the program relies on; return it with targets as the task has them."""
+    kind = kind or classification()
     parts = {"training": data.train} | ({} if data.test is None else {"test": data.test})
     for name, part in parts.items():
-        _validate_part(part, len(data.classes), len(data.train.x), f"{where}, {name} part")
+        _validate_part(part, len(data.train.x), f"{where}, {name} part")
+    names = data.classes or kind.names(*(part.y for part in parts.values()))
+    accepted = [
+        replace(part, y=kind.accept(part.y, names, f"{where}, {name} part")) for name, part in parts.items()
+    ]
+    data = replace(data, classes=names, train=accepted[0], test=None if data.test is None else accepted[1])
     if data.test is not None:
         if data.test.x.shape[1:] != data.train.x.shape[1:]:
             raise DataError(
@@ -57,7 +65,7 @@ def validate_dataset(data: Dataset, where: str) -> Dataset:
     return data
 
 
-def _validate_part(part: Samples, classes: int, most: int, where: str) -> None:
+def _validate_part(part: Samples, most: int, where: str) -> None:
     """Check shapes and values; there are at most `most` groups and owners, as each has a training sample."""
     n = len(part.x)
     if n == 0:
@@ -67,7 +75,12 @@ def _validate_part(part: Samples, classes: int, most: int, where: str) -> None:
             f"{where}: x must be floating point or whole numbers of shape [n, ...], got {part.x.dtype} of "
             f"shape {tuple(part.x.shape)}"
         )
-    for name in ("y", "group", "owner"):
+    if part.y.dim() < 1 or len(part.y) != n:
+        raise DataError(
+            f"{where}: y must have {n} entries on its first axis as there are {n} samples, got shape "
+            f"{tuple(part.y.shape)}"
+        )
+    for name in ("group", "owner"):
         values = getattr(part, name)
         if values is None:
             continue
@@ -76,11 +89,7 @@ def _validate_part(part: Samples, classes: int, most: int, where: str) -> None:
                 f"{where}: {name} must be int64 of shape ({n},) as there are {n} samples, got "
                 f"{values.dtype} of shape {tuple(values.shape)}"
             )
-        top = classes if name == "y" else most
-        if int(values.min()) < 0 or int(values.max()) >= top:
-            raise DataError(
-                f"{where}: {name} must be from 0 to {top - 1}, got {int(values.min())} to {int(values.max())}"
-            )
+        refuse_outside(values, most, where, name)
     finite = torch.isfinite(part.x).flatten(1).all(dim=1)
     if not bool(finite.all()):
         raise DataError(

@@ -12,7 +12,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.registry import describe_type, user_code
 from coterie.core.streams import Stream
 
-__all__ = ["Views", "names", "views"]
+__all__ = ["Views", "names", "refuse_label_shifts", "views"]
 
 
 class Views(NamedTuple):
@@ -61,6 +61,20 @@ def names(y: Tensor, classes: int, shifts: tuple[Shift, ...], seed: int) -> Tens
         ):
             raise ConfigError(f"data.shift: labels must stay {len(y)} whole numbers from 0 to {classes - 1}")
     return torch.stack(called)
+
+
+def refuse_label_shifts(shifts: tuple[Shift, ...], kind: str) -> None:
+    """Raise if a shift renames labels, which a task without classes has none of."""
+    for shift in shifts:
+        groups = _groups(shift)
+        labels = torch.arange(max(2, groups))
+        with user_code("data.shift failed"):
+            called = [shift.labels(labels, group, len(labels), Stream(0, "shift")) for group in range(groups)]
+        if any(not isinstance(name, Tensor) or not torch.equal(name, labels) for name in called):
+            raise ConfigError(
+                f"data.shift: {type(shift).__name__} renames labels, but the targets of the task {kind!r} "
+                "are no classes; leave it out, or use a shift of the inputs"
+            )
 
 
 def _groups(shift: Shift) -> int:

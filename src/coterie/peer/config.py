@@ -163,6 +163,7 @@ class PeerConfig(Section):
     method: Annotated[Method, BeforeValidator(named)] = Method(name="KD-PDFL")
     """Without `client`, its `adoption` is "mix" unless it is named: nobody overwrites its model unweighed."""
     model: Named = Plugin(name="mlp")
+    task: Named = Plugin(name="classification")
     dtype: Literal["float32", "float64"] = "float32"
     threads: Count = 1
     """Threads that compute, at most as many as the machine has processors."""
@@ -292,6 +293,7 @@ class PeerConfig(Section):
             "seeds": [self.seed],
             "methods": {self.method.name: method},
             "model": self.model.model_dump(),
+            "task": self.task.model_dump(),
             "data": {**self.data.model_dump(exclude_none=True), "clients": self.width},
             "train": self.train.model_dump(exclude_none=True),
             "exchange": exchange,

@@ -66,8 +66,9 @@ class Request(NamedTuple):
 
 def schema_of(client: Client) -> Schema:
     """Find out the schema of what a client sends, by making its first messages."""
-    first, names = client.first(), client.own.names
-    schema = Schema.of(client.offer(first, 0), names)
+    first, names, kind = client.first(), client.own.names, client.task.kind
+    meaning = names if kind.has_classes else (type(kind).__name__, *names)
+    schema = Schema.of(client.offer(first, 0), meaning)
     if not client.algorithm.answers:
         return schema
     question = client.question(first, 0)
@@ -103,6 +104,7 @@ class Node:
         self.learning = False
         self._life = life
         self._evaluated: dict[str, Any] = {}
+        self._task = client.task.kind.facts(config.task.name).plain()
         self._logged_at = -math.inf
         self._faults: dict[str, str] = {}
         self._duplicate: tuple[float, str] = -math.inf, ""
@@ -521,6 +523,7 @@ class Node:
             "address": self.config.address,
             "run": self.config.run,
             "method": self.config.method.name,
+            "task": self._task,
             "version": list(now.version),
             "t": now.t,
             "iterations": None if self.config.endless else self.config.train.iterations,

@@ -316,6 +316,7 @@ class _Twins:
             settings.client is None,
             settings.seed,
             settings.data,
+            settings.task,
             settings.evaluate,
             settings.attack,
             scaling and (scaling.mean.tolist(), scaling.deviation.tolist()),

@@ -57,6 +57,7 @@ def peer_configs(
         "seed": world.seed,
         "method": {**e.plain()["methods"][world.label]},
         "model": e.model.model_dump(),
+        "task": e.task.model_dump(),
         "dtype": e.dtype,
         "data": e.data.model_dump(mode="json", exclude_none=True),
         "train": e.train.model_dump(mode="json", exclude_none=True),

@@ -35,7 +35,11 @@ def metrics(journals: Sequence[Rows], missing: Container[int] = ()) -> Iterator[
     found = [{row["t"]: row for row in rows if row["kind"] == "evaluated"} for rows in journals]
     there = [set(peer) for i, peer in enumerate(found) if i not in missing] or [set(peer) for peer in found]
     for t in sorted(set.intersection(*there)):
-        scores = {score: [peer[t][score] if t in peer else None for peer in found] for score in _SCORES}
+        row = next(peer[t] for peer in found if t in peer)
+        further = [name for name in row if name.partition(".")[0] in _SCORES and name not in _SCORES]
+        scores = {
+            score: [peer[t][score] if t in peer else None for peer in found] for score in (*_SCORES, *further)
+        }
         sent = [peer[max(before)]["bytes"] for peer in found if (before := [s for s in peer if s <= t])]
         yield {"world": 0, "t": t, **scores, "bytes": sum(sent), "diverged": []}
 

@@ -53,7 +53,8 @@ def swarm(
     home = out / "peers"
     with RunFolder.create(out, experiment) as folder:
         try:
-            folder.describe(*described([world], [federation]))
+            facts = experiment.task_kind.facts(experiment.task.name)
+            folder.describe(*described([world], [federation]), facts)
             say(f"making a CA, {m} keys and {m} certificates")
             ports = free_ports(2 * m)  # at once, so that no page takes the port of a peer yet to start
             limit = {"rate": rate} if rate else {}

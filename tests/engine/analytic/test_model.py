@@ -140,7 +140,7 @@ def test_another_loss_is_left_to_autograd() -> None:
     def loss(outputs: Tensor, labels: Tensor) -> Tensor:
         return 2 * nn.functional.cross_entropy(outputs, labels)
 
-    assert analytic_model(Task(nn.Sequential(nn.Linear(5, 4)), loss), (5,)) is None
+    assert analytic_model(Task(nn.Sequential(nn.Linear(5, 4)), WithLoss(loss)), (5,)) is None
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from coterie.core.errors import DataError
+from coterie.federation.validation import validate_dataset
 from coterie.plugins.datasets.npz import Npz
 
 X, Y = np.arange(12.0).reshape(4, 3), np.array([0, 1, 1, 0])
@@ -57,7 +58,7 @@ def test_everything(tmp_path: Path) -> None:
         ({"x": X}, "no array 'y', but x"),
         ({"x": X, "y": Y, "x_test": X}, "no array 'y_test'"),
         ({"x": X, "y": Y, "xtest": X}, "unknown array 'xtest'; known: x, y"),
-        ({"x": X, "y": Y + 0.5}, "y must be whole numbers .* got torch.float64"),
+        ({"x": X, "y": Y + 0.5}, "y must be whole numbers .* got float64"),
         ({"x": X, "y": X}, r"y must be whole numbers of shape \[n\]"),
         ({"x": np.array(["a", "b"]), "y": Y}, "x is not an array of numbers"),
         ({"x": np.array([{}, {}]), "y": Y}, "cannot read .*pickle"),
@@ -65,7 +66,7 @@ def test_everything(tmp_path: Path) -> None:
 )
 def test_bad_arrays(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message) as error:
-        save(tmp_path, **arrays).load(None)
+        validate_dataset(save(tmp_path, **arrays).load(None), "data.npz")
     assert "data.npz" in str(error.value)
 
 

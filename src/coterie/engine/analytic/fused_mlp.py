@@ -35,6 +35,8 @@ class FusedMLP:
     @classmethod
     def of(cls, model: AnalyticModel) -> FusedMLP | None:
         """Recognise the model; None where it is another one, or there is no kernel for it here."""
+        if model.loss != "cross_entropy":
+            return None
         layers = model.layers[isinstance(model.layers[0], Flatten) :]
         match layers:
             case [BatchNorm() as norm, Linear(bias=True) as first, Relu(), Linear(bias=True) as last]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.task import Task
+from coterie.core.task_kind import ClosedForm
 from coterie.core.types import Tensors
 from coterie.engine.analytic.convolution import Convolution
 from coterie.engine.analytic.layers import (
@@ -39,11 +40,12 @@ class StackedGradient(NamedTuple):
 
 @dataclass(frozen=True)
 class AnalyticModel:
-    """The layers of a model, from the input on; cross-entropy is the loss."""
+    """The layers of a model, from the input on, and its loss."""
 
     layers: tuple[Layer, ...]
     learns: tuple[bool, ...]
     """True for a layer that has parameters, or stands behind one that has."""
+    loss: ClosedForm = "cross_entropy"
 
     @property
     def one_by_one(self) -> bool:
@@ -66,10 +68,7 @@ class AnalyticModel:
             x, kept, changed = layer.forward(state, x)
             saved.append(kept)
             buffers |= changed
-        logs = x.log_softmax(dim=-1)
-        hit = torch.arange(x.shape[-1], device=x.device) == y[..., None]
-        loss = -torch.where(hit, logs, 0.0).sum(dim=-1).mean(dim=-1)
-        dy = (logs.exp() - hit.to(x.dtype)) * (scale / y.shape[-1])[:, None, None]
+        loss, dy = _LOSSES[self.loss](x, y, scale)
         grads: Grads = {}
         for i in reversed(range(len(self.layers))):
             if not self.learns[i]:
@@ -87,7 +86,7 @@ def analytic_model(task: Task, inputs: Sequence[int]) -> AnalyticModel | None:
     """Take the task's model, for samples of shape `inputs`, as known layers; None where one is unknown."""
     model = task.modules[0]
     frozen = any(not p.requires_grad for p in model.parameters())
-    if task.loss is not nn.functional.cross_entropy or type(model) is not nn.Sequential or frozen:
+    if task.kind.closed_form is None or type(model) is not nn.Sequential or frozen:
         return None
     layers: list[Layer] = []
     learns: list[bool] = []
@@ -101,7 +100,29 @@ def analytic_model(task: Task, inputs: Sequence[int]) -> AnalyticModel | None:
             known = _OF_FEATURES
         layers.append(layer)
         learns.append(any(True for _ in module.parameters()) or (bool(learns) and learns[-1]))
-    return AnalyticModel(tuple(layers), tuple(learns)) if known is _OF_FEATURES else None
+    if known is not _OF_FEATURES:
+        return None
+    return AnalyticModel(tuple(layers), tuple(learns), task.kind.closed_form)
+
+
+def _cross_entropy(z: Tensor, y: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute each client's mean cross-entropy `[n]` of `z` `[n, B, L]`, and its derivative times `scale`."""
+    logs = z.log_softmax(dim=-1)
+    hit = torch.arange(z.shape[-1], device=z.device) == y[..., None]
+    loss = -torch.where(hit, logs, 0.0).sum(dim=-1).mean(dim=-1)
+    return loss, (logs.exp() - hit.to(z.dtype)) * (scale / y.shape[-1])[:, None, None]
+
+
+def _squared(z: Tensor, y: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute each client's mean squared error `[n]` of `z` `[n, B, T]`, and its derivative times `scale`."""
+    off = z - y
+    return off.square().mean(dim=(1, 2)), off * (2 * scale / (z.shape[1] * z.shape[2]))[:, None, None]
+
+
+_LOSSES: dict[ClosedForm, Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]] = {
+    "cross_entropy": _cross_entropy,
+    "squared": _squared,
+}
 
 
 def apply_gradients_(params: Tensors, grads: Grads, scale: Tensors | None = None) -> None:

@@ -20,6 +20,7 @@ from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.attack import Attack
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
+from coterie.core.measuring import measure_client
 from coterie.core.model_factory import build_task
 from coterie.core.precision import Precision, pack, unpack
 from coterie.core.registry import describe_error
@@ -34,7 +35,7 @@ from coterie.core.sampling import (
 )
 from coterie.core.task import Task
 from coterie.core.types import Batch, Inbox, Info, Message, Probe, Reachable, Start, State
-from coterie.core.validation import ValidatingAlgorithm
+from coterie.core.validation import ValidatingAlgorithm, refuse_without_classes, validate_outputs
 from coterie.experiment import World
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
@@ -60,12 +61,8 @@ class ClientData:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the classes."""
+        """Names of the classes, targets or tokens."""
         return self.inputs.classes
-
-    @property
-    def classes(self) -> int:
-        return len(self.names)
 
     @classmethod
     def of(cls, federation: Federation, client: int, dtype: torch.dtype) -> ClientData:
@@ -75,7 +72,8 @@ class ClientData:
             first = int(split.count[:client].sum())
             rows = slice(first, first + int(split.count[client]))
             x = federation.pool[split.index[rows]]
-            return Samples(x.to(dtype if x.is_floating_point() else x.dtype), split.label[rows])
+            y = split.label[rows]
+            return Samples(*(part.to(dtype if part.is_floating_point() else part.dtype) for part in (x, y)))
 
         f = federation
         parts = samples(f.train), samples(f.validation), samples(f.personal), samples(f.uniform)
@@ -111,15 +109,16 @@ class Client:
     def of(cls, world: World, own: ClientData, number: int, slot: int) -> Client:
         """Make a client of a world (one method, one seed, one setting) with these samples."""
         e, held = world.experiment, 0
+        refuse_without_classes(world.algorithm, f"method {world.label!r}", e.task_kind, e.task.name)
         if world.algorithm.holds_out:
             count = torch.tensor([len(own.train.y)])
             (order,) = training_order(world.seed, torch.tensor([number]), count)
             own = dataclasses.replace(own, train=Samples(own.train.x[order], own.train.y[order]))
             held = int(held_out(count, e.exchange.holdout))
         dtype = getattr(torch, e.dtype)
-        inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
+        inputs, how = tuple(own.train.x.shape[1:]), (e.task_kind, dtype, e.train.optimizer, e.train.init)
         return cls(
-            task=build_task(e.model.name, e.model.options, inputs, own.classes, *how),
+            task=build_task(e.model.name, e.model.options, inputs, own.names, *how),
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),
@@ -190,12 +189,18 @@ class Client:
         held = rows >= len(self.own.train.y) - self.held
         return Probe(_channels_last(x), y, torch.ones_like(held), size, held)
 
-    def accuracy(self, state: State, t: int) -> dict[str, float | None]:
-        """Compute the accuracy on each kind of samples, as the simulator names them; None: it has none."""
-        own, probe = self.own, self.draw_probe(t)
+    def measure(self, state: State, t: int) -> dict[str, float | None]:
+        """Compute the metrics on each kind of samples, as the simulator names them; None: it has none."""
+        own, probe, found = self.own, self.draw_probe(t), {}
         parts = {"personal": own.personal, "global": own.uniform, "validation": own.validation}
         predict = partial(self.algorithm.predict, self.task, state, probe=probe)
-        return {name: _accuracy(predict, part) for name, part in parts.items()}
+        params, buffers = self.algorithm.model(state)
+        model = state._replace(params=params, buffers=buffers)
+        for name, part in parts.items():
+            measured = _measured(self.task, model, predict, part, own.train)
+            for number, metric in enumerate(self.task.kind.metrics):
+                found[f"{name}.{metric.name}" if number else name] = measured.get(metric.name)
+        return found
 
 
 class ReceivedMessage(NamedTuple):
@@ -323,12 +328,8 @@ def dry_run(client: Client) -> None:
     checked = ValidatingAlgorithm(inner=client.algorithm, its=f"method {method}")
     try:
         local_client = LocalClient(dataclasses.replace(client, algorithm=checked))
-        logits = client.task.logits(local_client.now.state, client.own.train.x[:1])
-        if logits.shape != (1, client.own.classes):
-            raise ModelError(
-                f"model {name} puts out {list(logits.shape)} for one sample, but the labels need "
-                f"[1, {client.own.classes}]: one number for each class"
-            )
+        x, y, first = client.own.train.x[:2], client.own.train.y[:2], local_client.now.state
+        validate_outputs(client.task, first, client.task.logits(first, x), x, y, client.own.names)
         client.algorithm.predict(
             client.task, local_client.now.state, client.own.train.x[:1], client.draw_probe(0)
         )
@@ -360,9 +361,12 @@ def _channels_last(x: Tensor) -> Tensor:
     return x.movedim(1, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 1)
 
 
-def _accuracy(predict: Callable[[Tensor], Tensor], samples: Samples) -> float | None:
+def _measured(
+    task: Task, model: State, predict: Callable[[Tensor], Tensor], samples: Samples, trained: Samples
+) -> dict[str, float]:
     if not len(samples.y):
-        return None
+        return {}
     with torch.no_grad():
-        hits = predict(samples.x).argmax(dim=-1) == samples.y
-    return float(hits.double().mean())
+        pairs = (samples.x, samples.y), (trained.x, trained.y)
+        found = measure_client(task, model, predict(samples.x), *pairs)
+    return {name: float(value) for name, value in found.items()}

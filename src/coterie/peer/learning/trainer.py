@@ -309,7 +309,7 @@ class TrainingThread:
         facts: dict[str, Any] = {
             "t": now.t,
             "loss": loss,
-            **self.local_client.client.accuracy(now.state, now.t),
+            **self.local_client.client.measure(now.state, now.t),
         }
         if self.throttle_evaluation:
             self._next_evaluation = began + max(REST, REST_FACTOR * (time.monotonic() - began))

@@ -21,7 +21,7 @@ from torch import Tensor
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.errors import ConfigError
 from coterie.core.messages import blend, write_row
-from coterie.core.outputs import distance, outputs
+from coterie.core.outputs import distance, mean_distance, outputs
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Start, State, Tensors
@@ -89,7 +89,7 @@ class PaperReading(Algorithm):
         mid_getter = partial(self.mid_getter, task, probe=probe)
         z_i, z_j = mid_getter(state), task.map_over_messages(mid_getter, state, inbox.messages)
         # d_W(i,j) = Wasserstein2D(z_i@i, z_j@i)
-        d = self.statistical_distance(z_i, z_j, probe)
+        d = self.statistical_distance(task, z_i, z_j, probe)
         # A model too wild to be measured counts as not heard.
         inbox = inbox._replace(heard=inbox.heard & torch.isfinite(d))
         # ConnVectorUpdate(i,j) as in equation (2)
@@ -105,9 +105,9 @@ class PaperReading(Algorithm):
         """Compute the outputs of one model on the star's own samples, `[n, L]`."""
         return outputs(task, state, probe, self.outputs)
 
-    def statistical_distance(self, z_i: Tensor, z_j: Tensor, probe: Probe) -> Tensor:
+    def statistical_distance(self, task: Task, z_i: Tensor, z_j: Tensor, probe: Probe) -> Tensor:
         """Eq. 3: the mean over samples of the distance between outputs, `[K]`."""
-        return probe.mean(distance(self.distance, self.outputs)(z_i, z_j))
+        return mean_distance(task, self.distance, self.outputs, z_i, z_j, probe)
 
     def conn_vector_update(self, w: Tensor, d: Tensor, inbox: Inbox) -> Tensor:
         """Eq. 2, for the neighbours heard: w_ij ← max(0, w_ij - η ∇h_j)."""

@@ -8,6 +8,8 @@ each, mix accordingly. Four of its lines are other ones (docs/science.md has wha
             centred and put on the own frequencies π of labels, so that nobody seems a stranger only
             because he has met other labels more often:
             $\log f_j = \frac1n \sum_x \log \mathrm{softmax}(z_j(x) - \bar z_j + \log \pi)_{y(x)}$
+            In other tasks than classification, it is their loss on the own targets, in nats
+            (`TaskKind.judge`, `TaskKind.nats`)
     eq. 2   trust is the neighbour's fit, by the best fit seen so far: $w_j = (f_j / \max_k f_k)^{1/\tau}$;
             who knows less than a quarter of what the own model knows (nats below π's own loss) has no say:
             such are all who lie while nobody knows much yet
@@ -40,8 +42,6 @@ __all__ = ["TrustReading"]
 
 LEAST = 0.25
 """The least that a neighbour must know of the own labels, as a share of what the own model knows."""
-PRIOR = 0.5
-"""Samples of each label that a client is taken to have beside its own, so that none is impossible."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ class TrustReading(Algorithm):
     ) -> tuple[Inbox, Tensors, Tensor, Tensor]:
         """Find what can be judged, the new rows `[M]`, the weights of those heard and their losses `[K]`."""
         z = task.map_over_messages(lambda one: task.logits(one, probe.x), state, inbox.messages)
-        loss = label_loss(z, probe)
+        loss = task.kind.judge(z, probe)
         # A model too wild to be judged counts as not heard.
         inbox = inbox._replace(heard=inbox.heard & torch.isfinite(loss))
         row = state.rows["fit"]
-        fit = write_row(row, torch.exp(-loss), inbox)
-        own = torch.stack([task.logits(state, probe.x), torch.zeros_like(z[0])])
-        known, nothing = label_loss(own, probe)
-        bar = torch.exp(LEAST * (nothing - known).clamp_min(0) - nothing)
+        fit = write_row(row, torch.exp(-task.kind.nats(loss)), inbox)
+        own = task.logits(state, probe.x)
+        known, nothing = task.kind.judge(torch.stack([own, task.kind.blind(own, probe)]), probe)
+        bar = torch.exp(-task.kind.nats(nothing - LEAST * (nothing - known).clamp_min(0)))
         weight = torch.where(fit > bar, (fit / fit.max()) ** (1 / self.tau), 0.0)
         w_j = torch.where(inbox.heard, weight[inbox.slot], 0.0)
         return inbox, {"w": write_row(state.rows["w"], w_j, inbox), "fit": fit}, w_j, loss
@@ -128,12 +128,3 @@ class TrustReading(Algorithm):
 
     def search_space(self) -> SearchSpace:
         return {}  # one setting for all: what is left to tune are learning rates
-
-
-def label_loss(z: Tensor, probe: Probe) -> Tensor:
-    """Compute the mean loss `[K]` of outputs `[K, n, L]` on the labels, centred and with the own prior."""
-    mask = probe.mask[:, None].to(z.dtype)
-    centred = z - (z * mask).sum(dim=-2, keepdim=True) / mask.sum()
-    count = (torch.nn.functional.one_hot(probe.y, z.shape[-1]) * mask).sum(dim=0) + PRIOR
-    log_p = torch.log_softmax(centred + torch.log(count / count.sum()), dim=-1)
-    return -probe.mean(log_p.gather(-1, probe.y.expand(z.shape[:-1])[..., None])[..., 0])

@@ -15,7 +15,7 @@ Marfoq, Neglia, Vidal, Kameni: Personalized federated learning through local mem
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Gt, Le
@@ -38,6 +38,8 @@ GRID = 20
 @dataclass(frozen=True)
 class KNNPer(FedAvg):
     """FedAvg, whose predictions are mixed with those of the nearest own samples."""
+
+    needs_classes: ClassVar[bool] = True
 
     k: Annotated[int, Ge(1)] = 10
     """Own samples that have a say."""

@@ -22,7 +22,7 @@ from annotated_types import Gt
 from torch import Tensor
 
 from coterie.core.attack import Attack, perturb_trainable
-from coterie.core.outputs import distance, outputs
+from coterie.core.outputs import distance, mean_distance, outputs
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Context, Message, Probe, State
@@ -66,4 +66,4 @@ class Adaptive(Attack):
     def seen(self, task: Task, state: State, message: Message, probe: Probe) -> Tensor:
         """Measure how far from its own model the attacker would find a sender of this message, `[]`."""
         own, sent = (outputs(task, one, probe, self.outputs) for one in (state, task.merge(state, message)))
-        return probe.mean(distance(self.distance, self.outputs)(own, sent))
+        return mean_distance(task, self.distance, self.outputs, own, sent, probe)

@@ -11,7 +11,7 @@ Bagdasaryan, Veit, Hua, Estrin, Shmatikov: How to backdoor federated learning. A
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Gt
@@ -30,6 +30,8 @@ __all__ = ["ModelReplacement"]
 @dataclass(frozen=True)
 class ModelReplacement(Attack):
     """Learns honestly, then sends a boosted step towards a model of wrong labels."""
+
+    needs_classes: ClassVar[bool] = True
 
     boost: Annotated[float, Gt(0)] = 5.0
     """γ: how many models the receiver is expected to average."""

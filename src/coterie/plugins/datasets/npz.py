@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from coterie.core.data import Dataset, default_class_names, samples
+from coterie.core.data import Dataset, samples
 from coterie.core.errors import DataError
 from coterie.core.registry import register
 from coterie.data_files.catalogue import located, reading
@@ -46,9 +46,7 @@ class Npz:
         test = None
         if "x_test" in arrays:
             test = samples(*(arrays.get(f"{name}_test") for name in _PART), where=f"{where}, test part")
-        labels = [part.y for part in (train, test) if part is not None]
-        classes = tuple(map(str, arrays["classes"])) if "classes" in arrays else default_class_names(*labels)
-        return Dataset(train, test, classes)
+        return Dataset(train, test, tuple(map(str, arrays.get("classes", ()))))
 
 
 def load_owned(path: Path) -> tuple[Dataset, Tensor]:

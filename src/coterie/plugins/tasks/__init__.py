@@ -1,0 +1,1 @@
+"""Task kinds: what is learned, with which loss, and how well it is."""
