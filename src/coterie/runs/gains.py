@@ -26,7 +26,7 @@ from coterie.core.errors import RunError
 from coterie.runs.facts import OWN_GROUP, Fact, Recorded, compare, recorded
 from coterie.runs.hurt import over_seeds, surely_gained, surely_hurt
 from coterie.runs.metrics import WorldMetrics, by_name
-from coterie.runs.wording import amount, direction, in_words, text, with_unit
+from coterie.runs.wording import amount, in_words, text, with_unit
 from coterie.storage.files import finite
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class WorldGains:
         if not gain:
             return f"is level: {in_words(metric, own)}, as alone"
         alone = own - gain if metric.higher_is_better else own + gain
-        better = "" if metric.higher_is_better else f" ({direction(metric)})"
+        better = "" if metric.higher_is_better else f" ({metric.direction})"
         return (
             f"{self._changed(gain)} by joining: {in_words(metric, own)} against "
             f"{with_unit(metric, alone)} alone{better}"

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from coterie.core.metric import ACCURACY, Metric, TaskFacts
 from coterie.experiment.labels import called
 from coterie.runs.tables import ABSENT, Cell, Table
-from coterie.runs.wording import direction, heading, metric_of, spread, tested
+from coterie.runs.wording import heading, spread, tested
 
-__all__ = ["caption", "columns", "markdown", "table"]
+__all__ = ["best_are_lowest", "caption", "columns", "markdown", "table"]
 
 
 class _Column(NamedTuple):
@@ -68,7 +68,7 @@ def _measured(task: TaskFacts, metric: Metric, kind: str, which: str = "", numbe
 def table(summary: Mapping[str, Any]) -> Table:
     """Make the result table; the best of every column is bold."""
     keys, names = _names(summary)
-    found, task = columns(summary), _task(summary)
+    found, task = columns(summary), TaskFacts.of(summary)
     numbers = zip(*found.values(), strict=True)
     return Table(
         ("method", *keys, *found),
@@ -92,7 +92,7 @@ def caption(summary: Mapping[str, Any]) -> str:
     there = clients - sum(one["t"] < summary["t"] for one in missing)
     honest = f"{clients} clients" if there == clients else f"{there} of {clients} clients"
     honest = f"the honest of {honest}" if summary["attackers"] else honest
-    task = _task(summary)
+    task = TaskFacts.of(summary)
     said = f"{_measure(task)}, mean over {honest} and {runs}. {_kinds(task)}"
     said += " worst 10 % and hurt are of personal."
     if any(m["surely_hurt"] is not None for m in summary["methods"].values()):
@@ -115,19 +115,15 @@ def caption(summary: Mapping[str, Any]) -> str:
     return said
 
 
-def _task(summary: Mapping[str, Any]) -> TaskFacts:
-    return TaskFacts.parse(summary["task"]) if "task" in summary else TaskFacts()
-
-
 def _is_of(method: Mapping[str, Any], task: TaskFacts) -> bool:
     """Tell whether a method was measured as a task says: a sweep over data sets may have several tasks."""
-    return metric_of(method) == task.metric
+    return Metric.of(method) == task.metric
 
 
 def _measure(task: TaskFacts) -> str:
     """Name what is measured: `Test accuracy`, `Test RMSE (lower is better)`."""
     metric = task.metric
-    return f"Test {metric.title}" + ("" if metric == ACCURACY else f" ({direction(metric)})")
+    return f"Test {metric.title}" + ("" if metric == ACCURACY else f" ({metric.direction})")
 
 
 def _kinds(task: TaskFacts) -> str:
@@ -140,7 +136,7 @@ def columns(summary: Mapping[str, Any]) -> dict[str, list[Cell]]:
     """Compute the columns of the result table by their titles, with a cell for each method."""
     methods = summary["methods"]
     found = {}
-    for one in _columns(_task(summary)):
+    for one in _columns(TaskFacts.of(summary)):
         values = [one.value(m) for m in methods.values()]
         if one in _AGAINST_LOCAL:  # Local cannot be worse than itself: no merit
             values = [
@@ -153,6 +149,12 @@ def columns(summary: Mapping[str, Any]) -> dict[str, list[Cell]]:
             for method, v in zip(methods.values(), values, strict=True)
         ]
     return found
+
+
+def best_are_lowest(summary: Mapping[str, Any]) -> list[str]:
+    """Name the columns of a metric of which less is better."""
+    shown = _columns(TaskFacts.of(summary))
+    return [one.title for one in shown if one.better is min and one not in _AGAINST_LOCAL]
 
 
 def _names(summary: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, ...]]]:

@@ -7,8 +7,6 @@ page, and a test holds the two together. Files and CSV have the values as they a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from coterie.core.metric import ACCURACY, Metric, TaskFacts
 from coterie.runs.tables import ABSENT
@@ -19,12 +17,10 @@ __all__ = [
     "behind",
     "compact",
     "difference",
-    "direction",
     "gain_axis",
     "gain_of",
     "heading",
     "in_words",
-    "metric_of",
     "samples",
     "spread",
     "tested",
@@ -32,11 +28,6 @@ __all__ = [
     "title",
     "with_unit",
 ]
-
-
-def metric_of(values: Mapping[str, Any]) -> Metric:
-    """Read the metric that results name; those of earlier versions name none, for it was always accuracy."""
-    return Metric(**given) if (given := values.get("metric")) else ACCURACY
 
 
 def text(metric: Metric, value: float | None) -> str:
@@ -74,11 +65,6 @@ def difference(metric: Metric, gain: float) -> str:
     return f"{'-' if gain < 0 else '+'}{amount(metric, gain)}"
 
 
-def direction(metric: Metric) -> str:
-    """Say which way is better."""
-    return f"{'higher' if metric.higher_is_better else 'lower'} is better"
-
-
 def heading(metric: Metric, kind: str) -> str:
     """Title a column of a table: `personal %` for accuracy, `personal RMSE kg` for any other metric."""
     return f"{kind} {metric.unit if metric == ACCURACY else metric.heading}"
@@ -92,7 +78,7 @@ def title(metric: Metric, kind: str = "") -> str:
 
 def axis(metric: Metric, before: str = "", after: str = "") -> str:
     """Label an axis: `personal accuracy (%)`, `RMSE, mean over clients (kg; lower is better)`."""
-    said = metric.unit if metric == ACCURACY else "; ".join(filter(None, [metric.unit, direction(metric)]))
+    said = metric.unit if metric == ACCURACY else "; ".join(filter(None, [metric.unit, metric.direction]))
     return f"{before} {metric.title}{after} ({said})".strip()
 
 

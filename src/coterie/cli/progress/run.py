@@ -52,8 +52,8 @@ def progress(console: Console, experiment: Experiment) -> Iterator[sinks.Progres
         yield _Lines(console, metric)
 
 
-def _scores(metric: Metric, scores: Mapping[str, float]) -> list[str]:
-    return [f"{name} {compact(metric, value)}" for name, value in scores.items()]
+def _scores(metric: Metric, personal: Mapping[str, float]) -> list[str]:
+    return [f"{name} {compact(metric, value)}" for name, value in personal.items()]
 
 
 class _Bar:
@@ -90,9 +90,9 @@ class _Bar:
         self.steps += client_steps
         self.bar.update(self.task, description="learning", completed=done, total=total, rate=shown)
 
-    def evaluated(self, scores: Mapping[str, float]) -> None:
+    def evaluated(self, personal: Mapping[str, float]) -> None:
         self.scores.title = Text(f"{self.metric.title} so far", justify="left")
-        texts = _scores(self.metric, scores)
+        texts = _scores(self.metric, personal)
         self.scores.renderables = [Text(score, "cyan", overflow="fold") for score in texts]
 
 
@@ -112,5 +112,5 @@ class _Lines(Lines):
             speed = rate(self.steps, now - self.began) if now > self.began else ""
             self.say(f"{done}/{total}  {speed}  {self.scores}")
 
-    def evaluated(self, scores: Mapping[str, float]) -> None:
-        self.scores = "  ".join(_scores(self.metric, scores))
+    def evaluated(self, personal: Mapping[str, float]) -> None:
+        self.scores = "  ".join(_scores(self.metric, personal))

@@ -13,7 +13,7 @@ from coterie.core.metric import Metric
 from coterie.runs.plots.cost import Cost, draw_costs, name_costs
 from coterie.runs.plots.looks import hue
 from coterie.runs.plots.style import GREY, METHODS, STYLE
-from coterie.runs.wording import behind, metric_of
+from coterie.runs.wording import behind
 
 __all__ = ["UNIT", "cost_diagram", "costs_of_board"]
 
@@ -30,8 +30,8 @@ def costs_of_board(values: Mapping[str, Any]) -> list[Cost]:
     ranked = values["ranking"]
     if not ranked or UNIT not in ranked["mean_rank"]:
         return []
-    metric = metric_of(values)
-    columns = [c for c in values["columns"] if c["name"] in ranked["columns"] and metric_of(c) == metric]
+    metric = Metric.of(values)
+    columns = [c for c in values["columns"] if c["name"] in ranked["columns"] and Metric.of(c) == metric]
     told = [c["cells"] for c in columns if c["cells"][UNIT]["megabytes"]]
     return [_cost(label, told, metric.scale) for label in ranked["mean_rank"]] if told else []
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from coterie.core.metric import ACCURACY, Metric
 from coterie.core.toml import flat
 from coterie.runs.tables import ABSENT, Cell, Table, percent
-from coterie.runs.wording import behind, direction, heading, metric_of, spread, text, title
+from coterie.runs.wording import behind, heading, spread, text, title
 from coterie.storage.files import replace_file, to_json_bytes
 from coterie.studies.leaderboard.pieces import Request
 from coterie.studies.leaderboard.results import Known, numbers
@@ -58,7 +58,7 @@ def write(folder: SweepFolder, request: Request, known: Known) -> Board:
 def markdown(values: Mapping[str, Any], pictures: Container[str]) -> str:
     """Write the whole board as Markdown: how it was made, pictures, all tables, and what is missing."""
     parts = [protocol(values)]
-    metric = title(metric_of(values))
+    metric = title(Metric.of(values))
     parts += [f"![{says.format(metric=metric)}]({f})" for f, says in _PICTURES.items() if f in pictures]
     parts += [table.markdown(3) for table in (*tables(values), *details(values))]
     if gaps := missing(values):
@@ -88,9 +88,9 @@ def tables(values: Mapping[str, Any]) -> list[Table]:
 def _packed(columns: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Put families with one metric side by side, as long as their columns fit into a terminal."""
     packed: list[list[Mapping[str, Any]]] = []
-    for family, metric in dict.fromkeys((column["family"], metric_of(column)) for column in columns):
-        own = [column for column in columns if column["family"] == family and metric_of(column) == metric]
-        alike = packed and metric_of(packed[-1][0]) == metric
+    for family, metric in dict.fromkeys((column["family"], Metric.of(column)) for column in columns):
+        own = [column for column in columns if column["family"] == family and Metric.of(column) == metric]
+        alike = packed and Metric.of(packed[-1][0]) == metric
         if alike and len(packed[-1]) + len(own) <= _SIDE_BY_SIDE:
             packed[-1] += own
         else:
@@ -100,7 +100,7 @@ def _packed(columns: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]
 
 def over_all(values: Mapping[str, Any]) -> Table:
     """Make the table over all columns: mean rank and largest loss."""
-    ranked, metric, rows = values["ranking"], metric_of(values), []
+    ranked, metric, rows = values["ranking"], Metric.of(values), []
     for label in _order(values):
         own = values["methods"][label]
         regret = own["regret"]
@@ -121,10 +121,10 @@ def over_all(values: Mapping[str, Any]) -> Table:
 
 
 def _ranks_note(values: Mapping[str, Any]) -> str:
-    metric = metric_of(values)
+    metric = Metric.of(values)
     said = f"largest loss: {behind(metric)} behind the column's best"
     done = [column for column in values["columns"] if column["best"]]
-    others = [column["name"] for column in done if metric_of(column) != metric]
+    others = [column["name"] for column in done if Metric.of(column) != metric]
     said += f" (without {', '.join(others)}, measured otherwise)." if others else "."
     timed = {own["seconds"]["column"] for own in values["methods"].values() if own["seconds"]}
     said += f" seconds: a run of one seed alone, in {', '.join(sorted(timed))}." if timed else ""
@@ -144,13 +144,13 @@ def _p(value: float | None) -> str:
 
 
 def _measured(values: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> Table:
-    metric = metric_of(columns[0])
+    metric = Metric.of(columns[0])
     rows = [
         [Cell(_named(values, label)), *(_score(column["cells"].get(label), metric) for column in columns)]
         for label in _order(values)
     ]
     titles = "; ".join(f"{column['name']}: {column['title']}" for column in columns)
-    better = "" if metric == ACCURACY else f" {title(metric)}: {direction(metric)}."
+    better = "" if metric == ACCURACY else f" {title(metric)}: {metric.direction}."
     return Table(
         ("method", *(column["name"].replace("-", " ") for column in columns)),
         rows,
@@ -173,7 +173,7 @@ def details(values: Mapping[str, Any]) -> list[Table]:
 
 
 def _details(values: Mapping[str, Any], column: Mapping[str, Any]) -> Table:
-    metric = metric_of(column)
+    metric = Metric.of(column)
     peak = heading(metric, "best over rounds")
     titles = (
         "method", heading(metric, "personal"), "p (Holm)", "worst 10 %", "hurt %", "surely hurt %",
@@ -183,7 +183,7 @@ def _details(values: Mapping[str, Any], column: Mapping[str, Any]) -> Table:
     order = sorted((k for k in cells if "why" not in cells[k]), key=lambda k: cells[k]["loss"] or 0.0)
     groups = f"{column['groups']} group{'s'[: column['groups'] != 1]}"
     below = "below" if metric.higher_is_better else "worse than"
-    better = "" if metric == ACCURACY else f" {title(metric)}: {direction(metric)}."
+    better = "" if metric == ACCURACY else f" {title(metric)}: {metric.direction}."
     note = (
         f"{column['title']}: {column['clients']} clients, {groups}, {column['iterations']} "
         f"iterations.{better} p: against {column['best']}, the best. hurt: clients {below} their Local twin; "
@@ -258,7 +258,7 @@ def _csv(values: Mapping[str, Any]) -> str:
             "family": column["family"],
             "method": label,
             **flat(_single(cell), "_"),
-            "metric": metric_of(column).name,
+            "metric": Metric.of(column).name,
         }
         for column in values["columns"]
         for label, cell in column["cells"].items()
@@ -292,7 +292,7 @@ def _pictures(values: Mapping[str, Any]) -> dict[str, bytes]:
         )
     }
     if costs := costs_of_board(values):
-        figures["cost"] = cost_diagram(costs, count, metric_of(values))
+        figures["cost"] = cost_diagram(costs, count, Metric.of(values))
     return {
         f"{name}.{kind}": image(f, kind, dpi=150) for name, f in figures.items() for kind in ("png", "svg")
     }

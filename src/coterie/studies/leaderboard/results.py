@@ -64,7 +64,6 @@ from coterie.runs import Run
 from coterie.runs.environment import environment
 from coterie.runs.metrics import WeightUpdate, WorldMetrics, by_name
 from coterie.runs.summary import summarize
-from coterie.runs.wording import metric_of
 from coterie.storage.files import MARK
 from coterie.studies.leaderboard.columns import Column, references
 from coterie.studies.leaderboard.pieces import (
@@ -145,20 +144,20 @@ def _alone(folder: SweepFolder, request: Request) -> dict[str, Any]:
 
 def _merits(column: Mapping[str, Any]) -> dict[str, float]:
     """List what those that are ranked are ranked by, the larger the better whatever the metric."""
-    cells, metric = column["cells"], metric_of(column)
+    cells, metric = column["cells"], Metric.of(column)
     return {k: metric.gain(v["personal"]["mean"], 0.0) for k, v in cells.items() if v.get("rank") is not None}
 
 
 def _usual_metric(columns: Sequence[Mapping[str, Any]]) -> Metric:
     """Find the metric of most columns, the first if there are several: losses in it can be compared."""
-    counts = Counter(metric_of(column) for column in columns if column["metric"])
+    counts = Counter(Metric.of(column) for column in columns if column["metric"])
     return counts.most_common(1)[0][0] if counts else ACCURACY
 
 
 def _over_columns(columns: Sequence[Mapping[str, Any]], label: str, metric: Metric) -> dict[str, Any]:
     cells = [(column, column["cells"].get(label, {})) for column in columns]
     ran = [(column, cell) for column, cell in cells if cell.get("loss") is not None]
-    losses = {column["name"]: cell["loss"] for column, cell in ran if metric_of(column) == metric}
+    losses = {column["name"]: cell["loss"] for column, cell in ran if Metric.of(column) == metric}
     worst = max(losses, key=lambda name: losses[name], default=None)
     regret = None if worst is None else {"points": losses[worst], "column": worst}
     return {"columns": len(ran), "regret": regret}

@@ -16,7 +16,7 @@ from coterie.core.toml import dumps
 from coterie.runs import free_name
 from coterie.runs.environment import environment
 from coterie.runs.tables import Cell, Table
-from coterie.runs.wording import direction, heading, spread
+from coterie.runs.wording import heading, spread
 from coterie.storage.files import finite
 from coterie.studies.tuning.trials import Trial, Tuning, is_share
 
@@ -121,7 +121,7 @@ def markdown(tuning: Tuning, facts: Mapping[str, Any]) -> str:
 
 def _protocol(tuning: Tuning) -> str:
     metric = tuning.metric
-    better = "" if metric == ACCURACY else f" ({direction(metric)})"
+    better = "" if metric == ACCURACY else f" ({metric.direction})"
     if is_share(metric):
         lost = "a client that diverged counts as 0"
     else:
