@@ -23,7 +23,7 @@ def plot(
     out: Annotated[Path | None, typer.Option(help="Where to put the pictures; by default RUN/plots.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw the pictures of a run: accuracy curves, who listens to whom, who has which labels, what it cost.
+    """Draw the pictures of a run: curves, gains, who listens to whom, who has which labels, what it cost.
 
     Example:  coterie plot runs/quickstart --out pictures
     """
