@@ -7,7 +7,6 @@ from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst.roles import register_generic_role
-
 from sphinx.application import Sphinx
 
 import coterie
@@ -48,7 +47,7 @@ html_static_path: list[str] = []
 
 
 def own_words(_app: Sphinx, _what: str, name: str, thing: Any, _options: Any, lines: list[str]) -> None:
-    """Keep docstrings of our own, whose bars mean a size, and leave out those that come with a value of another library."""
+    """Keep our own docstrings, whose bars mean a size; leave out those of a value of another library."""
     if getattr(thing, "__module__", "coterie").startswith("torch"):
         lines.clear()
     lines[:] = [re.sub(r"\|(?=\w[^|]*\|)", r"\|", line) for line in lines]

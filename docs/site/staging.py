@@ -1,4 +1,4 @@
-"""The pages of the site, laid out as in the repository, with a first page, a navigation and what is made from the code."""
+"""The pages of the site, laid out as in the repository, with a first page and a navigation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
 
 def groups(there: set[str]) -> list[Group]:
-    """Read the navigation: pages that are there, and at the end of Guides those of docs/ that no group names."""
+    """Read the navigation: pages that are there, and under Guides those of docs/ that no group names."""
     named = tomllib.loads((HERE / "navigation.toml").read_text("utf-8"))["group"]
     taken = {page for group in named for page in group["pages"]}
     lost = sorted(page for page in there - taken if re.fullmatch(r"docs/[\w-]+", page))
