@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -16,7 +15,8 @@ from coterie.peer.errors import Reason
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "coterie"
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "benchmarks" / "README.md"])
+FOLDERS = ("benchmarks", "examples")
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / f / "README.md" for f in FOLDERS)])
 PLANS = [DOCS / "architecture.md", DOCS / "glossary.md", *sorted((DOCS / "decisions").glob("*.md"))]
 ARCHITECTURE = (DOCS / "architecture.md").read_text("utf-8")
 
@@ -161,12 +161,8 @@ def test_the_index_of_decisions_has_every_decision_by_its_title() -> None:
     assert [row for row in (folder / "README.md").read_text("utf-8").splitlines() if row[:3] == "| ["] == rows
 
 
-def test_the_figures_are_as_they_are_drawn() -> None:
-    file = DOCS / "figures" / "draw.py"
-    spec = importlib.util.spec_from_file_location("docs_figures", file)
-    assert spec
-    assert spec.loader
-    drawing = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(drawing)
-    for name, draw in drawing.FIGURES.items():
-        assert (file.parent / name).read_text("utf-8") == draw(), f"run python {page_id(file)}"
+@pytest.mark.parametrize("name", ["draw", "kd_pdfl"])
+def test_the_figures_are_as_they_are_drawn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS / "figures")
+    for file, draw in importlib.import_module(name).FIGURES.items():
+        assert (DOCS / "figures" / file).read_text("utf-8") == draw(), f"run python docs/figures/{name}.py"

@@ -1,4 +1,4 @@
-"""What README.md, CONTRIBUTING.md and docs/own-data-and-models.md show is run here as it stands."""
+"""What CONTRIBUTING.md, docs/tour.md and docs/own-data-and-models.md show is run here as it stands."""
 
 from __future__ import annotations
 
@@ -136,11 +136,11 @@ def test_the_contributors_example_conforms(best_friend: type[Algorithm], check: 
     CHECKS[check](best_friend())
 
 
-def test_the_readme_example(
+def test_the_example_of_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(example("README.md", "a test runs this example as it stands"), "README.md", "exec"), {})
+    exec(compile(example("docs/tour.md", "a test runs this example as it stands"), "tour.md", "exec"), {})
     assert "KD-PDFL" in capsys.readouterr().out
     assert list(tmp_path.glob("runs/*/summary.json"))
 

@@ -1,0 +1,85 @@
+"""The page of errors, made from the classes and from the statements that raise them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pieces import code, page, table
+
+import coterie
+from coterie.core.errors import CoterieError
+from coterie.peer.errors import Reason
+
+SOURCE = Path(coterie.__file__).parent
+
+
+class Raised(NamedTuple):
+    """One place at which an error is raised, and its sentence with … for what is filled in."""
+
+    error: str
+    sentence: str
+    file: str
+
+
+def errors_page() -> str:
+    """Make the page of the errors: each class, and every sentence that it is raised with."""
+    raised = sorted(set(_raised()))
+    parts = []
+    for error in _tree(CoterieError):
+        sentences = [(r.sentence, code(r.file)) for r in raised if r.error == error.__name__]
+        parts += [f"## {error.__name__}", inspect.cleandoc(error.__doc__ or "")]
+        parts += [table(("it says", "in"), sentences)] if sentences else []
+    reasons = re.findall(r'= "([\w-]+)"  # (.*)', inspect.getsource(Reason))
+    return page(
+        "Errors",
+        "What coterie raises on purpose. A message is one sentence or two: what, where, expected, got, "
+        "remedy; on the command line it ends "
+        "the command with exit code 2, in Python it is an exception below `coterie.CoterieError`. The "
+        "sentences below are taken from the "
+        "code, with … for what is filled in: search this page for the words that you see.",
+        *parts,
+        "## Reasons of refusals",
+        "What a peer does not take from another one is counted and logged by these words, in `coterie "
+        "peer status` and in the metric "
+        "`coterie_refusals_total`; nothing has changed when one is told.",
+        table(("reason", "meaning"), [(code(word), meaning) for word, meaning in reasons]),
+    )
+
+
+def _tree(error: type[CoterieError]) -> Iterator[type[CoterieError]]:
+    """Name an error class and all below it that are part of coterie."""
+    yield error
+    for one in sorted(error.__subclasses__(), key=lambda e: e.__name__):
+        if one.__module__.startswith("coterie."):
+            yield from _tree(one)
+
+
+def _raised() -> Iterator[Raised]:
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if (
+                isinstance(node, ast.Raise)
+                and isinstance(node.exc, ast.Call)
+                and isinstance(node.exc.func, ast.Name)
+            ):
+                error, args = node.exc.func.id, node.exc.args
+                if args and (sentence := _sentence(args[-1])) and re.search(r"\w{3}", sentence):
+                    yield Raised(error, sentence, str(file.relative_to(SOURCE)))
+
+
+def _sentence(node: ast.expr) -> str:
+    """Spell a string of the code, with … for what is filled in."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return re.sub(
+            r"(… ?)+", lambda m: m[0][:1] + m[0][-1:].strip("…"), "".join(map(_sentence, node.values))
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _sentence(node.left) + _sentence(node.right)
+    return "…"
