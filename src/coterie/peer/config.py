@@ -298,7 +298,7 @@ class PeerConfig(Section):
             "name": self.run,
             "seeds": [self.seed],
             "methods": {self.method.name: method},
-            "model": self.model.model_dump(),
+            "model": self.model.model_dump(exclude_none=True),
             "task": self.task.model_dump(),
             "data": {**self.data.model_dump(exclude_none=True), "clients": self.width},
             "train": self.train.model_dump(exclude_none=True),

@@ -62,7 +62,7 @@ def peer_configs(
         "run": "swarm",
         "seed": world.seed,
         "method": {**e.plain()["methods"][world.label]},
-        "model": e.model.model_dump(),
+        "model": e.model.model_dump(mode="json", exclude_none=True),
         "task": e.task.model_dump(),
         "dtype": e.dtype,
         "data": e.data.model_dump(mode="json", exclude_none=True),
