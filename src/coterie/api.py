@@ -110,10 +110,10 @@ class _Report:
         if self.progress:
             self.progress.advance(done, total, client_steps)
 
-    def evaluated(self, accuracy: Mapping[str, float]) -> None:
+    def evaluated(self, personal: Mapping[str, float]) -> None:
         self._running()
         if self.progress:
-            self.progress.evaluated(accuracy)
+            self.progress.evaluated(personal)
 
     def _running(self) -> None:
         self.moved = True

@@ -22,6 +22,7 @@ from benchmarks import cli as benchmarks
 from benchmarks.simulator.tables import table
 from coterie.cli import app
 from coterie.cli.progress.run import _Bar
+from coterie.core.metric import ACCURACY
 from coterie.core.registry import KINDS, describe, registered
 from tests.cli.conftest import Command
 
@@ -147,7 +148,7 @@ def test_a_bench_cuts_no_number(width: int, there: list[str]) -> None:
 def test_the_bar_of_a_run_cuts_nothing(width: int) -> None:
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True)
-    bar = _Bar(console)
+    bar = _Bar(console, ACCURACY)
     bar.advance(99_999, 100_000, 123)
     bar.evaluated({f"KD-PDFL, number {i}": 0.5 for i in range(30)})
     console.print(bar.live.renderable)

@@ -58,5 +58,5 @@ class Watcher:
     def advance(self, done: int, total: int, client_steps: int) -> None:
         self.steps.append((done, total, client_steps))
 
-    def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        self.accuracy.append(dict(accuracy))
+    def evaluated(self, personal: Mapping[str, float]) -> None:
+        self.accuracy.append(dict(personal))

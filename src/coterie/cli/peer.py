@@ -55,7 +55,7 @@ def status(
         bool, typer.Option("--json", help="Everything, for programs; implies --once.")
     ] = False,
 ) -> None:
-    """Watch a running peer of this machine: members, last exchange, weights, accuracy, refusals.
+    """Watch a running peer of this machine: members, last exchange, weights, how good it is, refusals.
 
     Example:  coterie peer status state
     """

@@ -9,9 +9,11 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
+from coterie.core.metric import TaskFacts
 from coterie.runs.tables import Cell, Table
+from coterie.runs.wording import compact
 
-__all__ = ["percent", "table"]
+__all__ = ["table"]
 
 _STYLES = {
     "alive": "green",
@@ -25,7 +27,7 @@ _STYLES = {
 
 def table(status: Mapping[str, Any]) -> RenderableType:
     """Draw the members with weight and last exchange, and a summary above them."""
-    evaluated = status["evaluated"]
+    evaluated, metric = status["evaluated"], TaskFacts.of(status).metric
     connections = status.get("connections", {"open": {}})
     count = sum(connections["open"].values())
     of = "" if status["iterations"] is None else f" of {status['iterations']}"
@@ -34,7 +36,8 @@ def table(status: Mapping[str, Any]) -> RenderableType:
         f"{escape(status['method'])}, {status['state']}\n"
         f"iteration {status['t']}{of} ({status['rate'] or 0:.0f}/s), {status['exchanges']} exchanges, "
         f"{status['bytes_sent'] / 1e6:.1f} MB sent, {count} connection{'s' * (count != 1)}\n"
-        f"accuracy {percent(evaluated.get('personal'))} personal, {percent(evaluated.get('global'))} global"
+        f"{metric.title} {compact(metric, evaluated.get('personal'))} personal, "
+        f"{compact(metric, evaluated.get('global'))} global"
     )
     rows = []
     for member in status["members"]:
@@ -71,8 +74,3 @@ def table(status: Mapping[str, Any]) -> RenderableType:
     if status["fault"]:
         parts.append(Text(f"fault: {status['fault']}", style="red"))
     return Group(*parts)
-
-
-def percent(share: float | None) -> str:
-    """Write a share as 87.5 %, or a dash."""
-    return "–" if share is None else f"{share:.1%}"

@@ -14,7 +14,7 @@ def plot(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its name under runs/.")],
     out: Annotated[Path | None, typer.Option(help="Where to put the pictures; by default RUN/plots.")] = None,
 ) -> None:
-    """Draw the pictures of a run: accuracy curves, who listens to whom, who has which labels, what it cost.
+    """Draw the pictures of a run: curves, gains, who listens to whom, who has which labels, what it cost.
 
     Example:  coterie plot runs/quickstart --out pictures
     """

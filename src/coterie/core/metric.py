@@ -45,6 +45,16 @@ class Metric:
         """The title with the unit: `accuracy %`."""
         return f"{self.title} {self.unit}".strip()
 
+    @property
+    def direction(self) -> str:
+        """Which way is better, in words."""
+        return f"{'higher' if self.higher_is_better else 'lower'} is better"
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Metric:
+        """Read the metric that results name; those of earlier versions name none, for it was accuracy."""
+        return cls(**given) if (given := values.get("metric")) else ACCURACY
+
     def gain(self, value: Any, other: Any) -> Any:
         """Compute how much better a value is than another, numbers or arrays; negative: it is worse."""
         return value - other if self.higher_is_better else other - value
@@ -59,7 +69,7 @@ class Metric:
         return (max if self.higher_is_better else min)(there, default=math.nan)
 
 
-ACCURACY = Metric("accuracy", unit="%", scale=100.0)
+ACCURACY = Metric("accuracy", unit="%", scale=100.0, digits=1)
 """The metric of all runs that do not say which one they have."""
 
 
@@ -90,6 +100,11 @@ class TaskFacts:
     def plain(self) -> dict[str, Any]:
         """Give data fit for JSON."""
         return {**asdict(self), "metrics": [asdict(one) for one in self.metrics]}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> TaskFacts:
+        """Read the task that a summary or a status names; one of an earlier version names none."""
+        return cls.parse(given) if (given := values.get("task")) else cls()
 
     @classmethod
     def parse(cls, facts: Mapping[str, Any]) -> TaskFacts:

@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
+from coterie.core.metric import Metric
 from coterie.dashboard.open_run import evenly
 from coterie.dashboard.sources import BoardSource, RunSource, kind_of
+from coterie.runs.wording import heading, text
 from coterie.storage.files import MARK
 
 __all__ = ["MOST_BYTES", "bundle", "report"]
@@ -111,8 +113,10 @@ class _Answers:
     def _each_client(self, world: World) -> None:
         """Keep the clients that find room: the worst first, after the one that the page begins with."""
         self.half = 0
-        accuracy = [1.0 if v is None else v for v in self._whole("clients", world)["personal"]]
-        for client in dict.fromkeys([0, *np.argsort(accuracy, kind="stable").tolist()]):
+        found = self._whole("clients", world)
+        metric = Metric.of(found)
+        merits = [np.inf if v is None else metric.gain(v, 0.0) for v in found["personal"]]
+        for client in dict.fromkeys([0, *np.argsort(merits, kind="stable").tolist()]):
             query = {**world, "client": client}
             answer = self._whole("client", query)
             short = {name: answer[name][:_LONGEST] for name in ("neighbours", "events")}
@@ -188,18 +192,19 @@ def _plain(answers: Mapping[str, Any]) -> str:
 
 
 def _board_columns(board: Mapping[str, Any]) -> list[list[str]]:
-    """List the methods and their personal accuracies, column by column."""
+    """List the methods and their personal metric, column by column."""
     methods = list(board["methods"])
-    cells = {column["name"]: column["cells"] for column in board["columns"]}
-    return [
-        ["method", *methods],
-        *([f"{name} %", *(_accuracy(own.get(label)) for label in methods)] for name, own in cells.items()),
-    ]
+    found = [["method", *methods]]
+    for column in board["columns"]:
+        metric, cells = Metric.of(column), column["cells"]
+        texts = (text(metric, _mean(cells.get(label))) for label in methods)
+        found.append([heading(metric, column["name"]), *texts])
+    return found
 
 
-def _accuracy(cell: Mapping[str, Any] | None) -> str:
-    mean = None if cell is None or "why" in cell else cell["personal"]["mean"]
-    return "–" if mean is None else f"{100 * mean:.1f}"
+def _mean(cell: Mapping[str, Any] | None) -> float | None:
+    mean: float | None = None if cell is None or "why" in cell else cell["personal"]["mean"]
+    return mean
 
 
 def _table(columns: Sequence[Sequence[str]]) -> str:

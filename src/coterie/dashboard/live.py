@@ -19,6 +19,7 @@ import numpy as np
 
 from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
+from coterie.core.metric import TaskFacts
 from coterie.dashboard.open_run import plain
 from coterie.dashboard.peer_monitor import MOST, PeerMonitor, Status, fetch_status
 from coterie.dashboard.views.graph import cells
@@ -132,7 +133,8 @@ def _status(source: SwarmSource, _query: Mapping[str, str]) -> dict[str, Any]:
         "clients": len(_names(known)),
         "seeds": 1,
         "date": None,
-        "methods": {method: _accuracy(said, method) for method in sorted({s["method"] for s in said})},
+        "task": TaskFacts.of(said[0]).plain(),
+        "methods": {method: _mean(said, method) for method in sorted({s["method"] for s in said})},
         "exchanges": sum(s["exchanges"] for s in known.values()),
         "bytes": sum(s["bytes_sent"] for s in known.values()),
         "watched": len(source.peers),
@@ -147,7 +149,7 @@ def _status(source: SwarmSource, _query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _accuracy(said: Sequence[Status], method: str) -> float | None:
+def _mean(said: Sequence[Status], method: str) -> float | None:
     found = [s["evaluated"].get("personal") for s in said if s["method"] == method]
     known = [score for score in found if score is not None]
     return float(np.mean(known)) if known else None

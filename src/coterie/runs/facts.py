@@ -4,7 +4,7 @@ own_group      share of the weight that goes to the own group, attackers apart; 
 samples        training samples
 distance       distance (or loss), on the client's data, of the models it listens to
 from_others    share of its model that others make up at an exchange: 1 - confidence, mean over the exchanges
-shared_labels  share of its label frequencies that those it listens to have, too
+shared_labels  share of its label frequencies that those it listens to have, too; where there are labels
 
 Whom a client listens to counts by its last weights. The first fact is compared with chance, the share that
 the own group has of all whom the client heard, the others with their means over the clients.
@@ -63,16 +63,25 @@ def recorded(world: WorldMetrics, history: ExchangeHistory) -> Recorded:
     graph, alike = history.graph(), world.group[:, None] == world.group
     same = alike & ~np.isin(np.arange(len(alike)), world.attackers)
     mingled = (graph.met & ~alike).any(axis=1)
-    share, own = _shares(np.where(graph.met, graph.weight, 0.0)), _shares(world.labels)
+    share = _shares(np.where(graph.met, graph.weight, 0.0))
     chance = (_shares(graph.met) * same).sum(axis=1)
     values = {
         OWN_GROUP: np.where(mingled, (share * same).sum(axis=1), np.nan),
         "samples": world.train.astype(np.float64),
         "distance": _weighted(share, history.distances()),
         "from_others": 1 - history.mean_confidence(),
-        "shared_labels": np.minimum(own, share @ np.nan_to_num(own)).sum(axis=1),
+        "shared_labels": _shared_labels(world, share),
     }
     return Recorded(values, chance)
+
+
+def _shared_labels(world: WorldMetrics, share: Floats) -> Floats:
+    """Sum what a client's label frequencies have in common with those it listens to, `[M]`."""
+    if not world.task.has_classes:
+        return np.full(len(share), np.nan)
+    own = _shares(world.labels)
+    common: Floats = np.minimum(own, share @ np.nan_to_num(own)).sum(axis=1)
+    return common
 
 
 def compare(

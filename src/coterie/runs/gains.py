@@ -1,8 +1,9 @@
 """Gains by joining: each client against its Local twin, in words, with what goes with its gain or loss.
 
-A client gained if its personal accuracy is above that of its Local twin, the same client learning alone, on
-the same test samples; it lost if it is below, and is level otherwise. `coterie.runs.hurt` tells what is
-beyond noise.
+A client gained if its personal metric (accuracy, or what its task measures) is better than that of its Local
+twin, the same client learning alone, on the same test samples; it lost if it is worse, and is level
+otherwise. A gain is positive where the client is better, whichever way the metric points.
+`coterie.runs.hurt` tells what is beyond noise.
 
 The account of a client names at most three facts (`coterie.runs.facts`) that go with what it gained or lost.
 The own group is one if the client gained and listens to it clearly more than by chance, or lost and does not.
@@ -25,6 +26,7 @@ from coterie.core.errors import RunError
 from coterie.runs.facts import OWN_GROUP, Fact, Recorded, compare, recorded
 from coterie.runs.hurt import over_seeds, surely_gained, surely_hurt
 from coterie.runs.metrics import WorldMetrics, by_name
+from coterie.runs.wording import amount, in_words, text, with_unit
 from coterie.storage.files import finite
 
 if TYPE_CHECKING:
@@ -98,9 +100,9 @@ class Account:
     surely: str | None
     """gained or lost with 95 % confidence, or neither; None: not known."""
     personal: float
-    """Personal accuracy at the last evaluation."""
+    """The metric on personal samples at the last evaluation."""
     gain: float
-    """The same minus that of the Local twin."""
+    """How much better that is than the Local twin's."""
     average_gain: float
     """The mean over the clients."""
     facts: Mapping[str, Mapping[str, float]]
@@ -120,10 +122,10 @@ class WorldGains:
     """The gains of all clients of one world; `worlds`: those of all seeds of its method."""
 
     def __init__(self, world: WorldMetrics, worlds: Sequence[WorldMetrics]) -> None:
-        self.world, self.worlds = world, worlds
+        self.world, self.worlds, self.metric = world, worlds, world.metric()
         gain = world.gain_or_nan("personal")
         self.gain = np.full_like(gain, np.nan) if world.alone else gain
-        """`[M]` in shares of one; NaN: not known."""
+        """`[M]` in the metric as files hold it, positive where better; NaN: not known."""
         self.surely = surely_gained(world, worlds) - surely_hurt(world, worlds)
         """`[M]` 1: surely gained, -1: surely lost, 0: neither; NaN: not known."""
         self._compared = ~np.isnan(self.gain)
@@ -205,13 +207,24 @@ class WorldGains:
         if not self._compared[client]:
             return f"Client {client} cannot be compared with its Local twin: one of them has no finite model."
         moved = f"Client {client} {self._moved(client)}{self._noise(client)}."
-        return f"{moved} The average client {_points(self._average())}. {_reasons(named, client)}"
+        return f"{moved} The average client {self._changed(self._average())}. {_reasons(named, client)}"
 
     def _moved(self, client: int) -> str:
-        own, gain = 100 * self.world.scores["personal"][-1, client], 100 * self.gain[client]
+        own, gain, metric = self.world.scores["personal"][-1, client], self.gain[client], self.metric
         if not gain:
-            return f"is level: {own:.1f} %, as alone"
-        return f"{_points(gain / 100)} by joining: {own:.1f} % against {own - gain:.1f} % alone"
+            return f"is level: {in_words(metric, own)}, as alone"
+        alone = own - gain if metric.higher_is_better else own + gain
+        better = "" if metric.higher_is_better else f" ({metric.direction})"
+        return (
+            f"{self._changed(gain)} by joining: {in_words(metric, own)} against "
+            f"{with_unit(metric, alone)} alone{better}"
+        )
+
+    def _changed(self, gain: float) -> str:
+        """Say that a client gained or lost, and how much; less than is shown is level."""
+        if text(self.metric, abs(gain)) == text(self.metric, 0.0):
+            return "is level"
+        return f"{'gained' if gain > 0 else 'lost'} {amount(self.metric, gain)}"
 
     def _noise(self, client: int) -> str:
         """Tell whether the difference to the twin is more than chance may make."""
@@ -245,11 +258,6 @@ def accounts(run: Run, client: int, seed: int | None = None) -> list[Account]:
 
 def _verdict(difference: float, none: str) -> str | None:
     return None if np.isnan(difference) else {1: "gained", -1: "lost"}.get(int(np.sign(difference)), none)
-
-
-def _points(gain: float) -> str:
-    points = f"{abs(100 * gain):.1f}"
-    return "is level" if points == "0.0" else f"{'gained' if gain > 0 else 'lost'} {points} points"
 
 
 def _numbers(fact: Fact, client: int) -> dict[str, float]:

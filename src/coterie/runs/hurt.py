@@ -1,13 +1,18 @@
-r"""Clients hurt by collaborating: the share that ends below its Local twin, and the share that surely does.
+r"""Clients hurt by collaborating: the share that ends worse than its Local twin, and that surely does.
 
-Who ends a few test samples below its twin may do so by chance. A client is surely hurt if its personal
-accuracy minus its twin's, on the same test samples, is below zero with 95 % confidence, one-sided:
+Who ends worse than its twin by a few test samples may do so by chance. A client is surely hurt if its gain,
+the difference of its personal metric to its twin's on the same test samples, positive where it is better, is
+below zero with 95 % confidence, one-sided:
 
-* Where clients are the same in every seed (the data came dealt to their owners), each has one difference a
-  seed. For n seeds, mean $\bar d$ and standard deviation s, $\bar d + t_{0.95,\,n-1}\, s / \sqrt n < 0$.
+* Where clients are the same in every seed (the data came dealt to their owners), each has one gain a seed.
+  For n seeds, mean $\bar d$ and standard deviation s, $\bar d + t_{0.95,\,n-1}\, s / \sqrt n < 0$.
 * All others are dealt anew for each seed, so all there is of one are its test samples; likewise of owners in
-  a run of one seed. Of those that only one of the two gets right, the twin has b and the client c. McNemar's
-  exact test asks how likely a fair coin is as hard on the client: $P(X \le c) < 0.05$, X ~ B(b + c, 1/2).
+  a run of one seed. Where samples are right or wrong: of those that only one of the two gets right, the twin
+  has b and the client c. McNemar's exact test asks how likely a fair coin is as hard on the client:
+  $P(X \le c) < 0.05$, X ~ B(b + c, 1/2).
+* Where they are not, each sample has a loss, and the twin's minus the client's is one gain a sample: the test
+  above, over n samples in place of seeds. It is of the loss, not of the metric, so a client that lost by the
+  one and not by the other is not called surely hurt.
 
 The same tests the other way round tell who surely gained.
 
@@ -23,14 +28,14 @@ Psychometrika 12, 1947.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import bdtr, stdtrit
 
 from coterie.runs.metrics import Bits, Floats, Ints, WorldMetrics
 
-__all__ = ["Hurt", "hurt", "over_seeds", "share_below", "surely_gained", "surely_hurt"]
+__all__ = ["Hurt", "hurt", "over_seeds", "share_worse", "surely_gained", "surely_hurt"]
 
 CONFIDENCE = 0.95
 
@@ -38,8 +43,8 @@ CONFIDENCE = 0.95
 class Hurt(NamedTuple):
     """Shares of a method's clients; None where no client can be compared."""
 
-    below: float | None
-    """Mean over seeds of the share of clients below their Local twins."""
+    worse: float | None
+    """Mean over seeds of the share of clients worse than their Local twins."""
     surely: float | None
     """Mean over seeds of the share of clients that surely are."""
     clients: int
@@ -47,14 +52,14 @@ class Hurt(NamedTuple):
 
 
 def hurt(worlds: Sequence[WorldMetrics]) -> Hurt:
-    """Compare the clients of one method, a world for each seed, with their twins in personal accuracy."""
+    """Compare the clients of one method, a world for each seed, with their twins on personal samples."""
     surely = _mean_share([surely_hurt(world, worlds) for world in worlds])
     compared = sum(int((~np.isnan(world.gain_or_nan("personal"))).sum()) for world in worlds)
-    return Hurt(share_below(worlds, "personal"), surely, compared)
+    return Hurt(share_worse(worlds, "personal"), surely, compared)
 
 
-def share_below(worlds: Sequence[WorldMetrics], score: str) -> float | None:
-    """Compute the mean over seeds of the share of clients below their twins; None without any twin."""
+def share_worse(worlds: Sequence[WorldMetrics], score: str) -> float | None:
+    """Compute the mean over seeds of the share of clients worse than their twins; None without any twin."""
     gains = [world.gain_or_nan(score) for world in worlds]
     return _mean_share([np.where(np.isnan(gain), np.nan, gain < 0) for gain in gains])
 
@@ -87,20 +92,52 @@ def _below_by_seeds(gains: Floats) -> Floats:
     count = (~np.isnan(gains)).sum(axis=0)
     some = count > 1
     known, n = gains[:, some], count[some]
-    bound = np.nanmean(known, axis=0) + stdtrit(n - 1, CONFIDENCE) * np.nanstd(known, axis=0, ddof=1) / n**0.5
     verdict = np.full(gains.shape[1], np.nan)
-    verdict[some] = bound < 0
+    verdict[some] = _upper_end(np.nanmean(known, axis=0), np.nanstd(known, axis=0, ddof=1), n) < 0
     return verdict
 
 
+def _upper_end(mean: Floats, std: Floats, n: Any) -> Floats:
+    """Compute the upper end of the one-sided t-interval of a mean."""
+    end: Floats = mean + stdtrit(n - 1, CONFIDENCE) * std / n**0.5
+    return end
+
+
 def _by_samples(world: WorldMetrics, *, gained: bool) -> Floats:
-    """Test the samples that only one of client and twin got right; NaN for all where none were recorded."""
-    size, own, twin = world.test, world.correct, world.twin.correct if world.twin else None
-    if size is None or own is None or twin is None:
-        return np.full(len(world.group), np.nan)
+    """Test each client's samples; NaN for all where neither hits nor losses were recorded."""
+    size, twin, gain = world.test, world.twin, world.gain_or_nan("personal")
+    if size is None or twin is None:
+        return np.full(len(gain), np.nan)
+    if world.correct is not None and twin.correct is not None:
+        verdict = _by_hits(world.correct, twin.correct, size, gained)
+    elif world.sample_losses is not None and twin.sample_losses is not None:
+        with np.errstate(invalid="ignore"):  # a model that diverged has losses without end
+            better = twin.sample_losses - world.sample_losses
+            verdict = _below_by_losses(-better if gained else better, size)
+        verdict = np.where(np.isnan(verdict), np.nan, verdict * ((gain > 0) if gained else (gain < 0)))
+    else:
+        return np.full(len(gain), np.nan)
+    return np.where(np.isnan(gain), np.nan, verdict)
+
+
+def _by_hits(own: Bits, twin: Bits, size: Ints, gained: bool) -> Floats:
+    """Test the samples that only one of client and twin got right, `[M]`."""
     lost, won = _counted(twin & ~own, size), _counted(own & ~twin, size)
     verdict: Floats = bdtr(lost if gained else won, lost + won, 0.5) < 1 - CONFIDENCE
-    return np.where(np.isnan(world.gain_or_nan("personal")), np.nan, verdict)
+    return verdict
+
+
+def _below_by_losses(gains: Floats, size: Ints) -> Floats:
+    """Test whether each client's mean gain is below 0, `[M]`; NaN for fewer than two samples.
+
+    `gains` are of samples, client after client, `size` `[M]` of each.
+    """
+    client = np.repeat(np.arange(len(size)), size)
+    n = np.where(size > 1, size, np.nan)
+    mean = np.bincount(client, gains, len(size)) / n
+    variance = np.bincount(client, (gains - mean[client]) ** 2, len(size)) / (n - 1)
+    end = _upper_end(mean, variance**0.5, n)
+    return np.where(np.isnan(end), np.nan, end < 0)
 
 
 def _counted(bits: Bits, size: Ints) -> Ints:

@@ -22,6 +22,7 @@ from coterie.core.metric import KINDS_OF_SAMPLES, Metric, TaskFacts
 from coterie.storage.files import DAMAGE, read_json, read_rows
 
 __all__ = [
+    "LOSS",
     "SCORES",
     "Bits",
     "Floats",
@@ -43,7 +44,8 @@ Bits: TypeAlias = NDArray[np.uint8]
 
 SCORES = (*KINDS_OF_SAMPLES, "loss")
 """Columns of every run: the task's first metric on each kind of samples, and the loss of local steps."""
-LOSS = Metric("loss", higher_is_better=False)
+LOSS = Metric("loss", title="training loss", higher_is_better=False)
+"""The metric of the column `loss`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,10 @@ class WorldMetrics:
     twin: WorldMetrics | None = None
     """The world of Local with the same seed and setting."""
 
+    def metric(self, score: str = "personal") -> Metric:
+        """Look up what a column of `scores` measures."""
+        return self.task.columns().get(score, LOSS)
+
     def means(self, score: str) -> Floats:
         """Average over the clients, `[E]`; NaN where all had diverged."""
         values = self.scores[score]
@@ -105,7 +111,7 @@ class WorldMetrics:
         if self.twin is None or not len(same := np.flatnonzero(self.twin.t == self.t[e])):
             return None
         own, alone = self.scores[score][e], self.twin.scores[score][same[-1]]
-        difference: Floats = self.task.columns().get(score, LOSS).gain(own, alone)
+        difference: Floats = self.metric(score).gain(own, alone)
         return difference
 
     def gain_or_nan(self, score: str) -> Floats:

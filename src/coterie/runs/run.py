@@ -171,6 +171,7 @@ class Run:
             "seeds": sorted({t.seed for t in tracks}),
             "clients": max((len(t.group) for t in tracks), default=0),
             "attackers": max((len(t.attackers) for t in tracks), default=0),
+            "task": self.task.plain(),
             "groups": max((len(np.unique(t.group)) for t in tracks), default=0),
             "local": [name for name, worlds in named.items() if worlds[0].alone],
             "methods": summarize(tracks, weighed),
@@ -192,13 +193,14 @@ class Run:
         """Make one row for each method, seed and evaluation, with means over the clients."""
         import pandas as pd
 
-        columns = ["method", "seed", "t", *SCORES, "bytes", "diverged"]
+        scores = self._scores()
+        columns = ["method", "seed", "t", *scores, "bytes", "diverged"]
         rows = [
             (w.name, w.seed, *row)
             for w in self.tracks
             for row in zip(
                 w.t.tolist(),
-                *(w.means(score).tolist() for score in SCORES),
+                *(w.means(score).tolist() for score in scores),
                 w.bytes.tolist(),
                 map(len, w.diverged),
                 strict=True,
@@ -209,7 +211,7 @@ class Run:
     def per_client(self, t: int | None = None) -> DataFrame:
         """Make one row for each method, seed and client, at the last evaluation (up to iteration t).
 
-        `vs_local` is the gain in personal accuracy over the same client alone.
+        `vs_local` is the gain on personal samples over the same client alone, negative for one that is worse.
         """
         import pandas as pd
 
@@ -225,11 +227,15 @@ class Run:
                 "client": np.arange(len(w.group)),
                 "group": w.group,
                 "train": w.train,
-                **{score: w.scores[score][e] for score in SCORES},
+                **{score: w.scores[score][e] for score in self._scores()},
                 "vs_local": np.nan if (gain := w.gain("personal", e)) is None else gain,
             }
             frames.append(pd.DataFrame(columns))
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    def _scores(self) -> list[str]:
+        """List the columns of values of clients: SCORES, then those of further metrics."""
+        return list(dict.fromkeys((*SCORES, *self.task.columns())))
 
     def graph(self, method: str, seed: int, t: int | None = None) -> Floats:
         """Rebuild W at the end (or at t): `[M, M]`, row i is how much client i listens to each other one."""

@@ -4,11 +4,12 @@ mean           mean over seeds of the mean over clients, at the last evaluation
 std_seeds      standard deviation (n - 1) of that mean over seeds; null for one seed
 std_clients    mean over seeds of the standard deviation (n) over clients
 worst10        mean over seeds of the mean over the worst tenth of the clients, at least one
-hurt_vs_local  mean over seeds of the share of clients below the same client of Local (same seed,
+hurt_vs_local  mean over seeds of the share of clients worse than the same client of Local (same seed,
                setting and iteration); null without Local
-surely_hurt    mean over seeds of the share of clients that are so in personal accuracy with 95 % confidence
+surely_hurt    mean over seeds of the share of clients that are so on personal samples with 95 % confidence
                (see `coterie.runs.hurt`); null where hurt_vs_local is, and where the run did not record it
-best           the highest point of the curve (mean over seeds) and its iteration
+best           the best point of the curve (mean over seeds) and its iteration
+metric         what personal and global are measured in, as in `task.json`: it says which way is better
 bytes_sent     mean over seeds of what all clients together sent
 models_carried what a client remembers beside its model and optimiser, in models; mean over seeds
 graph_auc      mean over seeds (see `coterie.runs.graph`); null without weights or without groups
@@ -16,21 +17,26 @@ trust_auc      mean over seeds of the probability that an honest client has a hi
                neighbour than for an attacker; null without weights or without attackers
 diverged       the clients that ended without a finite model; left out of all of the above
 
+Further metrics of the task have the first five, too, under their names in `metrics.jsonl` (`personal.r2`).
 Clients are the honest ones: attackers are in no mean, standard deviation or share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from coterie.core.metric import Metric
 from coterie.runs.graph import auc, graph, graph_auc
-from coterie.runs.hurt import hurt, share_below
+from coterie.runs.hurt import hurt, share_worse
 from coterie.runs.metrics import Floats, WeightUpdate, WorldMetrics, by_name
 
 __all__ = ["curve", "row", "summarize"]
+
+_TESTED = ("personal", "global")
 
 
 def summarize(
@@ -43,7 +49,7 @@ def summarize(
 def row(method: Mapping[str, Any]) -> dict[str, Any]:
     """Flatten the numbers of one method into a row of a data frame."""
     return {
-        **{f"{score}_{k}": v for score in ("personal", "global") for k, v in method[score].items()},
+        **{f"{score}_{k}": v for score in _scores(method) for k, v in method[score].items()},
         **{f"{score}_best": (best or {}).get("mean") for score, best in method["best"].items()},
         **{
             key: method[key]
@@ -61,6 +67,11 @@ def curve(worlds: Sequence[WorldMetrics], score: str) -> tuple[Floats, Floats]:
     return t.astype(np.float64), np.stack([w.means(score)[np.isin(w.t, t)] for w in worlds])
 
 
+def _scores(names: Iterable[str]) -> list[str]:
+    """Pick those of the metrics on test samples: `personal`, `global`, `personal.r2`, ..."""
+    return [name for name in names if name.partition(".")[0] in _TESTED]
+
+
 def _method(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]) -> dict[str, Any]:
     aucs = [
         graph_auc(graph(weighed[w.world], len(w.group)), w.group)
@@ -68,10 +79,10 @@ def _method(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[Weigh
         if w.world in weighed and len(np.unique(w.group)) > 1
     ]
     return {
-        "personal": _score(worlds, "personal"),
-        "global": _score(worlds, "global"),
+        "metric": asdict(worlds[0].metric()),
+        **{score: _score(worlds, score) for score in _scores(worlds[0].task.columns())},
         "surely_hurt": hurt(worlds).surely,
-        "best": {score: _best(worlds, score) for score in ("personal", "global")},
+        "best": {score: _best(worlds, score) for score in _TESTED},
         "bytes_sent": round(float(np.mean([w.bytes[-1] for w in worlds]))),
         "models_carried": _mean([w.models_carried for w in worlds]),
         "graph_auc": _mean(aucs),
@@ -95,9 +106,14 @@ def _score(worlds: Sequence[WorldMetrics], score: str) -> dict[str, float | None
         "mean": _mean(means),
         "std_seeds": float(np.std(means, ddof=1)) if len(means) > 1 else None,
         "std_clients": _mean([float(values.std()) for values in sound]),
-        "worst10": _mean([float(np.sort(values)[: -(-len(values) // 10)].mean()) for values in sound]),
-        "hurt_vs_local": share_below(worlds, score),
+        "worst10": _mean([_worst_tenth(values, worlds[0].metric(score)) for values in sound]),
+        "hurt_vs_local": share_worse(worlds, score),
     }
+
+
+def _worst_tenth(values: Floats, metric: Metric) -> float:
+    worst_first = np.sort(values) if metric.higher_is_better else np.sort(values)[::-1]
+    return float(worst_first[: -(-len(values) // 10)].mean())
 
 
 def _best(worlds: Sequence[WorldMetrics], score: str) -> dict[str, float | int] | None:
@@ -105,7 +121,7 @@ def _best(worlds: Sequence[WorldMetrics], score: str) -> dict[str, float | int] 
     mean = means.mean(axis=0)
     if np.isnan(mean).all():
         return None
-    e = int(np.nanargmax(mean))
+    e = int((np.nanargmax if worlds[0].metric(score).higher_is_better else np.nanargmin)(mean))
     return {"mean": float(mean[e]), "t": int(t[e])}
 
 

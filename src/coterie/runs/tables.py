@@ -22,7 +22,7 @@ from rich.measure import Measurement
 from rich.table import Table as Drawn
 from rich.text import Text
 
-__all__ = ["ABSENT", "Cell", "Table", "console", "percent", "spread"]
+__all__ = ["ABSENT", "Cell", "Table", "console", "percent"]
 
 ABSENT = "–"
 _GAPS = (2, 1)
@@ -51,11 +51,6 @@ def console(*, stderr: bool = False, lines: bool = False) -> Console:
 def percent(value: float | None) -> str:
     """Write a share in percent."""
     return ABSENT if value is None else f"{100 * value:.1f}"
-
-
-def spread(mean: float | None, std: float | None) -> str:
-    """Write a mean and its standard deviation in percent."""
-    return percent(mean) + (f" ± {percent(std)}" if mean is not None and std is not None else "")
 
 
 class Cell(NamedTuple):

@@ -45,7 +45,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
     std = float(d.std(ddof=1))
     if np.ptp(d) <= SAME:
         return Paired(n, mean, std, None, None, None)
-    d = d.round(6)  # equal differences of accuracies are ties, whatever the last bits say
+    d = d.round(6)  # equal differences of scores are ties, whatever the last bits say
     p_t, p_wilcoxon = stats.ttest_1samp(d, 0).pvalue, stats.wilcoxon(d).pvalue
     return Paired(n, mean, std, mean / std, float(p_t), float(p_wilcoxon))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coterie.core.metric import ACCURACY
 from coterie.runs.plots.style import GREY
 from coterie.studies.leaderboard.cost import cost_diagram, costs_of_board
 
@@ -35,7 +36,7 @@ def test_bytes_against_fedavg_and_points_behind_the_best() -> None:
     assert local.look[0] == GREY
     assert (unit.sent, unit.score) == pytest.approx((1, -1))
     assert (cobo.sent, cobo.score) == pytest.approx((2, -2))  # the root of a half times eight
-    ax = cost_diagram([local, unit, cobo], 2).axes[0]
+    ax = cost_diagram([local, unit, cobo], 2, ACCURACY).axes[0]
     assert [text.get_text() for text in ax.texts] == ["Local\n(sends nothing)", "FedAvg", "CoBo"]
     assert "multiple of FedAvg's (geometric mean over 2 columns)" in ax.get_xlabel()
 

@@ -42,7 +42,7 @@ class Watcher:
         if self.name == self.stop and done >= 4:
             os.kill(os.getpid(), signal.SIGINT)
 
-    def evaluated(self, accuracy: Mapping[str, float]) -> None: ...
+    def evaluated(self, personal: Mapping[str, float]) -> None: ...
 
 
 @pytest.fixture

@@ -21,8 +21,10 @@ from rich.progress import (
 from rich.text import Text
 
 from coterie.cli.progress import Lines, rate
+from coterie.core.metric import Metric
 from coterie.engine import sinks
 from coterie.experiment import Experiment
+from coterie.runs.wording import compact
 
 __all__ = ["progress"]
 
@@ -41,22 +43,24 @@ def progress(console: Console, experiment: Experiment) -> Iterator[sinks.Progres
         f"{experiment.train.iterations} iterations on {experiment.device}",
         highlight=False,
     )
+    metric = experiment.task_kind.metrics[0]
     if console.is_terminal:
-        bar = _Bar(console)
+        bar = _Bar(console, metric)
         with bar.live:
             yield bar
     else:
-        yield _Lines(console)
+        yield _Lines(console, metric)
 
 
-def _scores(accuracy: Mapping[str, float]) -> list[str]:
-    return [f"{name} {value:.1%}" for name, value in accuracy.items()]
+def _scores(metric: Metric, personal: Mapping[str, float]) -> list[str]:
+    return [f"{name} {compact(metric, value)}" for name, value in personal.items()]
 
 
 class _Bar:
-    """A bar with rate and time left, and under it the current accuracy of every method."""
+    """A bar with rate and time left, and under it how good every method is by now."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, metric: Metric) -> None:
+        self.metric = metric
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
@@ -86,16 +90,18 @@ class _Bar:
         self.steps += client_steps
         self.bar.update(self.task, description="learning", completed=done, total=total, rate=shown)
 
-    def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        self.scores.title = Text("accuracy so far", justify="left")
-        self.scores.renderables = [Text(score, "cyan", overflow="fold") for score in _scores(accuracy)]
+    def evaluated(self, personal: Mapping[str, float]) -> None:
+        self.scores.title = Text(f"{self.metric.title} so far", justify="left")
+        texts = _scores(self.metric, personal)
+        self.scores.renderables = [Text(score, "cyan", overflow="fold") for score in texts]
 
 
 class _Lines(Lines):
-    """Lines with rate and accuracies."""
+    """Lines with rate and how good every method is."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, metric: Metric) -> None:
         super().__init__(console)
+        self.metric = metric
         self.steps, self.began, self.scores = 0, 0.0, ""
 
     def advance(self, done: int, total: int, client_steps: int) -> None:
@@ -106,5 +112,5 @@ class _Lines(Lines):
             speed = rate(self.steps, now - self.began) if now > self.began else ""
             self.say(f"{done}/{total}  {speed}  {self.scores}")
 
-    def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        self.scores = "  ".join(_scores(accuracy))
+    def evaluated(self, personal: Mapping[str, float]) -> None:
+        self.scores = "  ".join(_scores(self.metric, personal))

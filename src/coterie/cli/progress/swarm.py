@@ -12,9 +12,10 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from coterie.cli.peer_table import percent
 from coterie.cli.progress import Lines
+from coterie.core.metric import Metric
 from coterie.experiment import Experiment
+from coterie.runs.wording import compact
 from coterie.swarm.monitor import SwarmProgress
 from coterie.swarm.process import PeerProcess
 
@@ -31,16 +32,17 @@ def progress(console: Console, experiment: Experiment, label: str) -> Iterator[S
         f"{experiment.train.iterations} iterations each, mutual TLS on loopback",
         highlight=False,
     )
+    metric = experiment.task_kind.metrics[0]
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            yield _Table(live)
+            yield _Table(live, metric)
     else:
-        yield _Lines(console, experiment.train.iterations)
+        yield _Lines(console, experiment.train.iterations, metric)
 
 
 class _Table:
-    def __init__(self, live: Live) -> None:
-        self.live, self.text = live, ""
+    def __init__(self, live: Live, metric: Metric) -> None:
+        self.live, self.metric, self.text = live, metric, ""
 
     def stage(self, text: str) -> None:
         self.text = text
@@ -49,17 +51,17 @@ class _Table:
     def peers(
         self, processes: Sequence[PeerProcess], status: Sequence[Status | None], wrong: Sequence[str | None]
     ) -> None:
-        drawn = _table(processes, status)
+        drawn = _table(processes, status, self.metric)
         drawn.caption = escape("; ".join(filter(None, wrong))) or None
         self.live.update(drawn, refresh=True)
 
 
 class _Lines(Lines):
-    """Lines with what is wrong, exchanges and accuracy."""
+    """Lines with what is wrong, exchanges and how good the peers are."""
 
-    def __init__(self, console: Console, iterations: int) -> None:
+    def __init__(self, console: Console, iterations: int, metric: Metric) -> None:
         super().__init__(console)
-        self.iterations = iterations
+        self.iterations, self.metric = iterations, metric
         self.wrong: set[str] = set()
 
     def peers(
@@ -75,15 +77,15 @@ class _Lines(Lines):
         slowest = min(s["t"] for s in there) if len(there) == len(sound) else 0
         if self.passed_tenth(slowest, self.iterations):
             scores = [s["evaluated"]["personal"] for s in there if s["evaluated"].get("personal") is not None]
-            mean = percent(sum(scores) / len(scores) if scores else None)
+            mean = compact(self.metric, sum(scores) / len(scores) if scores else None)
             exchanges = sum(s["exchanges"] for s in there)
-            self.say(f"{slowest}/{self.iterations}  {exchanges} exchanges  accuracy {mean}")
+            self.say(f"{slowest}/{self.iterations}  {exchanges} exchanges  {self.metric.title} {mean}")
 
 
-def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) -> Table:
+def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None], metric: Metric) -> Table:
     drawn = Table(box=SIMPLE_HEAD, padding=0)  # for 80 columns
     drawn.add_column("peer", no_wrap=True)
-    for title in ("process", "port", "iteration", "accuracy", "exchanges", "knows"):
+    for title in ("process", "port", "iteration", metric.title, "exchanges", "knows"):
         drawn.add_column(title, justify="right", no_wrap=True)
     drawn.add_column("listens to", justify="right")
     drawn.add_column("refused", justify="right", no_wrap=True)
@@ -98,7 +100,7 @@ def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None]) ->
             str(process.pid),
             one["address"].rpartition(":")[2],
             f"{one['t']}" + (" ✓" if one["state"] == "finished" else ""),
-            percent(one["evaluated"].get("personal")),
+            compact(metric, one["evaluated"].get("personal")),
             str(one["exchanges"]),
             str(len(alive)),
             " ".join(m["id"] for m in trusted) or "–",

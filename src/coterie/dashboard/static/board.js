@@ -5,14 +5,16 @@ import { choice, h, hideTip, put } from "./dom.js";
 import { day, duration, plural } from "./format.js";
 import { columns, entrants } from "./grid.js";
 import { MEASURES } from "./measures.js";
+import { common } from "./metric.js";
 import { flat, list, pill, progress } from "./overview.js";
 import { ranks } from "./ranks.js";
 import { sortable } from "./table.js";
 import { names, text } from "./viewing.js";
 
 const SORT = "mean rank";
-const NOTE =
-  "Bold: the best personal accuracy of a column, and those that a paired t-test does not tell from it. Hurt: " +
+const explained = (said) =>
+  `Bold: the best ${said ? said.words("personal") : "personal result"} of a column, and those that a paired t-test ` +
+  `does not tell from it. ${said?.direction ? `${said.title()}: ${said.direction}. ` : ""}Hurt: ` +
   "clients below their Local twin; surely: with 95 % confidence. Best over rounds is for comparison with papers " +
   "that report it. A click on a column's head sorts by it; that and a click on a method or a cell show details.";
 
@@ -27,7 +29,9 @@ export async function board(source, query = {}, remember = null) {
     row: query.row ?? null,
     column: query.column ?? null,
   };
-  let found;
+  let found,
+    said, // how the cells are measured, null if in several ways
+    offered;
   const search = h("input", {
     type: "search",
     placeholder: "search methods",
@@ -46,24 +50,22 @@ export async function board(source, query = {}, remember = null) {
     panel = h("section", { class: "card details", "aria-live": "polite", "aria-label": "details" }),
     diagram = h("div"),
     made = h("details", { class: "card", id: "environment" });
-  const tools = h(
-    "div",
-    { class: "tools" },
-    search,
-    choice(
-      "cells show",
-      Object.entries(MEASURES).map(([key, { title }]) => [key, title]),
-      state.show,
-      (show) => settle({ show }),
-    ),
-    h("label", { class: "tick" }, references, "references"),
-  );
+  const tools = h("div", { class: "tools" });
   const node = h("div", { class: "view" }, head, tools, filters, table, panel, diagram, made);
   await load();
   return { node, refresh: load, keys: { "/": () => search.focus(), Escape: close } };
 
   async function load() {
     found = await source.get("board");
+    said = common(found.columns.filter(({ metric }) => metric !== null).map(({ metric }) => metric));
+    const measures = Object.entries(MEASURES).map(([key, { title }]) => [key, title(said)]);
+    if (offered !== (offered = measures.join()))
+      put(
+        tools,
+        search,
+        choice("cells show", measures, state.show, (show) => settle({ show })),
+        h("label", { class: "tick" }, references, "references"),
+      ); // an open list stays open
     put(head, facts(found));
     put(diagram, ranked(found.ranking));
     put(made, h("summary", {}, "Environment"), list(flat(found.environment)));
@@ -93,7 +95,12 @@ export async function board(source, query = {}, remember = null) {
     hideTip();
     put(filters, families());
     const along = table.querySelector(".scroll")?.scrollLeft ?? 0;
-    put(table, h("h3", {}, MEASURES[state.show].title), grid(), h("p", { class: "note" }, NOTE));
+    put(
+      table,
+      h("h3", {}, MEASURES[state.show].title(said)),
+      grid(),
+      h("p", { class: "note" }, explained(said)),
+    );
     table.querySelector(".scroll")?.scrollTo(along, 0);
     reachable(table);
     const known = details(found, state);

@@ -1,8 +1,9 @@
 // One client, and why it listens to whom it listens to.
 import { chart } from "./chart.js";
 import { h } from "./dom.js";
-import { amount, count, percent, plural, points, whole } from "./format.js";
+import { amount, count, percent, plural, whole } from "./format.js";
 import { bars } from "./labels.js";
+import { wording } from "./metric.js";
 import { groupColour, methodColour, series } from "./palette.js";
 import { sortable } from "./table.js";
 
@@ -20,6 +21,11 @@ export function clientDetail(found, world, t, choose) {
       inner,
     );
 
+  const its = ({ labels, classes, train }) =>
+    classes.length
+      ? card("", "Its data", "training samples by label", bars(labels, classes))
+      : card("", "Its data", plural(train, "training sample"));
+
   return h(
     "section",
     { class: "client", "aria-label": `client ${client}` },
@@ -27,7 +33,7 @@ export function clientDetail(found, world, t, choose) {
     h(
       "div",
       { class: "cards" },
-      card("", "Its data", "training samples by label", bars(found.labels, found.classes)),
+      its(found),
       card(
         "wide",
         "Its neighbours",
@@ -61,10 +67,11 @@ export function clientDetail(found, world, t, choose) {
   );
 }
 
-function headline({ client, accuracy, groups, group, train, attacker, account, ...found }, weighed) {
-  const own = accuracy.own.at(-1),
-    alone = accuracy.local?.own.at(-1);
-  const gain = alone !== undefined && own !== null && alone !== null ? own - alone : null;
+function headline({ client, curves, metric, groups, group, train, attacker, account, ...found }, weighed) {
+  const { words, full, gain: told, merit } = wording(metric);
+  const own = curves.own.at(-1),
+    alone = curves.local?.own.at(-1);
+  const gain = alone !== undefined && own !== null && alone !== null ? merit(own) - merit(alone) : null;
   return h(
     "div",
     { class: "headline" },
@@ -75,9 +82,9 @@ function headline({ client, accuracy, groups, group, train, attacker, account, .
       groups > 1 && h("span", { class: "tag" }, dot(groupColour(group)), `group ${group}`),
       h("span", { class: "tag" }, plural(train, "training sample")),
       attacker && h("span", { class: "tag bad" }, "attacker"),
-      h("span", { class: "tag" }, `personal accuracy ${percent(own)}`),
+      h("span", { class: "tag" }, `${words("personal")} ${full(own)}`),
       gain !== null &&
-        h("span", { class: `tag ${gain < 0 ? "bad" : "good"}` }, `${points(gain)} against Local`),
+        h("span", { class: `tag ${gain < 0 ? "bad" : "good"}` }, `${told(gain)} against Local`),
       account.surely === "lost" && h("span", { class: "tag bad" }, "surely hurt"),
     ),
     h("p", { class: "why" }, account.text),
@@ -85,21 +92,23 @@ function headline({ client, accuracy, groups, group, train, attacker, account, .
   );
 }
 
-function over({ accuracy, confidence, hue }, drawn) {
-  const itself = { name: "itself", colour: methodColour(hue), t: accuracy.t, y: accuracy.own };
-  const twin = accuracy.local && {
+function over({ curves, metric, confidence, classes, hue }, drawn) {
+  const { title, full, tick, direction } = wording(metric);
+  const itself = { name: "itself", colour: methodColour(hue), t: curves.t, y: curves.own };
+  const twin = curves.local && {
     name: "Local",
     colour: "var(--alone)",
-    t: accuracy.local.t,
-    y: accuracy.local.own,
+    t: curves.local.t,
+    y: curves.local.own,
   };
+  const own = `on its own ${classes.length ? "labels" : "samples"}; Local: the same client, learning alone`;
   return [
     chart({
       ...drawn,
-      title: "Accuracy against its Local twin",
-      format: percent,
-      tick: whole,
-      note: "on its own labels; Local: the same client, learning alone",
+      title: `${title()} against its Local twin`,
+      format: full,
+      tick,
+      note: direction ? `${own}; ${direction}` : own,
       lines: [itself, twin].filter(Boolean),
     }),
     confidence.t.length > 0 &&

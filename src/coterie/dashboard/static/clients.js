@@ -1,18 +1,22 @@
 // All clients, worst first: how well each does, whether it would do better alone, what it has.
 import { choice, h, problem, put } from "./dom.js";
 import { csvButton } from "./download.js";
-import { amount, count, percent, plural, points } from "./format.js";
+import { amount, count, plural } from "./format.js";
 import { columns, legend } from "./labels.js";
+import { wording } from "./metric.js";
 import { groupColour } from "./palette.js";
 import { windowed } from "./windowed.js";
 
-const SORTS = {
-  personal: ["accuracy, worst first", (f) => f.personal.map((v) => v ?? -1)],
-  gain: ["gain over Local, most hurt first", (f) => f.gain?.map((v) => v ?? -9)],
-  train: ["training samples, fewest first", (f) => f.train],
-  number: ["number", (f) => f.train.map((_, k) => k)],
+// How clients can be sorted: the words, and a number of each client, the smallest first.
+const sorts = ({ metric }) => {
+  const { words, merit } = wording(metric);
+  return {
+    personal: [`${words()}, worst first`, (f) => f.personal.map(merit)],
+    gain: ["gain over Local, most hurt first", (f) => f.gain?.map((v) => v ?? -Number.MAX_VALUE)],
+    train: ["training samples, fewest first", (f) => f.train],
+    number: ["number", (f) => f.train.map((_, k) => k)],
+  };
 };
-const HEADS = ["client", "personal accuracy", "against Local", "global", "samples", "labels"];
 const narrow = matchMedia("(max-width: 760px)"); // as in style.css
 
 export async function clients(source, query, remember, link) {
@@ -49,13 +53,17 @@ export async function clients(source, query, remember, link) {
     const old = node.querySelector(".viewport")?.scrollTop ?? 0;
     const order = sorted(),
       tiles = state.as === "tiles";
-    const widest = Math.max(...(found.gain ?? [0]).map((g) => Math.abs(g ?? 0)), 0.01);
+    const said = wording(found.metric);
+    const widest = Math.max(...(found.gain ?? [0]).map((g) => Math.abs(g ?? 0)), 10 * said.step);
+    const most = Math.max(...found.personal.map((v) => v ?? 0));
+    const heads = ["client", said.words("personal"), "against Local", "global", "samples"];
+    if (found.classes.length) heads.push("labels");
     const high = tiles ? 118 : narrow.matches ? 68 : 46;
     const list = windowed(
       order.length,
       high,
       tiles ? 150 : 0,
-      (k) => (tiles ? tile(order[k]) : row(order[k], widest)),
+      (k) => (tiles ? tile(order[k], said) : row(order[k], said, widest, most)),
       state.as,
     );
     put(
@@ -70,7 +78,7 @@ export async function clients(source, query, remember, link) {
           h(
             "div",
             { class: "client-row" },
-            HEADS.map((text) => h("span", {}, text)),
+            heads.map((text) => h("span", {}, text)),
           ),
         ),
       list,
@@ -87,7 +95,8 @@ export async function clients(source, query, remember, link) {
   }
 
   function sorted() {
-    const keys = SORTS[state.sort]?.[1](found) ?? SORTS.personal[1](found);
+    const known = sorts(found);
+    const keys = known[state.sort]?.[1](found) ?? known.personal[1](found);
     const only = [state.hurt && found.gain && hurt, state.surely && found.surely && surely].filter(Boolean);
     const shown = found.train.map((_, k) => k).filter((k) => only.every((kept) => kept(k)));
     return shown.sort((a, b) => keys[a] - keys[b] || a - b);
@@ -96,7 +105,7 @@ export async function clients(source, query, remember, link) {
   function tools(order) {
     const methods = [...new Set(found.worlds.map((w) => w.method))];
     const seeds = found.worlds.filter((w) => w.method === found.method).map((w) => w.seed);
-    const sorts = Object.entries(SORTS).filter(([k]) => k !== "gain" || found.gain);
+    const offered = Object.entries(sorts(found)).filter(([k]) => k !== "gain" || found.gain);
     return h(
       "div",
       { class: "tools" },
@@ -114,7 +123,7 @@ export async function clients(source, query, remember, link) {
       ),
       choice(
         "sorted by",
-        sorts.map(([k, [text]]) => [k, text]),
+        offered.map(([k, [text]]) => [k, text]),
         state.sort,
         (sort) => set({ sort }),
       ),
@@ -209,9 +218,9 @@ export async function clients(source, query, remember, link) {
     ];
   }
 
-  function row(k, widest) {
+  function row(k, said, widest, most) {
     const gain = found.gain?.[k] ?? null,
-      accuracy = found.personal[k];
+      own = found.personal[k];
     const wide = `${(50 * Math.abs(gain)) / widest}%`;
     const title = found.labels[k]
       .map((n, l) => n && `${found.classes[l]}: ${n}`)
@@ -224,33 +233,33 @@ export async function clients(source, query, remember, link) {
       h(
         "span",
         { class: "meter" },
-        h("i", { css: { width: `${100 * (accuracy ?? 0)}%` } }),
-        h("b", {}, percent(accuracy)),
+        h("i", { css: { width: `${100 * said.share(own, most)}%` } }),
+        h("b", {}, said.full(own)),
       ),
       h(
         "span",
         { class: `lean ${gain < 0 ? "bad" : "good"}` },
         gain !== null && h("i", { css: { [gain < 0 ? "right" : "left"]: "50%", width: wide } }),
-        h("b", {}, points(gain)),
+        h("b", {}, said.gain(gain)),
       ),
-      h("span", { "data-head": "global " }, percent(found.global[k])),
+      h("span", { "data-head": "global " }, said.full(found.global[k])),
       h("span", { "data-head": "samples " }, count(found.train[k])),
-      h("span", { class: "what", title }, columns(found.labels[k])),
+      found.classes.length > 0 && h("span", { class: "what", title }, columns(found.labels[k])),
     );
   }
 
-  function tile(k) {
+  function tile(k, said) {
     const gain = found.gain?.[k] ?? null;
     return h(
       "div",
       { class: "tile", "data-client": k },
-      h("div", {}, h("span", { class: "who" }, name(k)), h("b", {}, percent(found.personal[k]))),
-      columns(found.labels[k], { width: 126, height: 46 }),
+      h("div", {}, h("span", { class: "who" }, name(k)), h("b", {}, said.full(found.personal[k]))),
+      found.classes.length > 0 && columns(found.labels[k], { width: 126, height: 46 }),
       h(
         "div",
         {},
         h("small", {}, `${amount(found.train[k])} samples`),
-        gain !== null && h("small", { class: gain < 0 ? "bad" : "good" }, points(gain)),
+        gain !== null && h("small", { class: gain < 0 ? "bad" : "good" }, said.gain(gain)),
       ),
     );
   }

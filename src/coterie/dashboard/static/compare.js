@@ -1,25 +1,25 @@
 // Several runs side by side: one table, how their settings differ, and their curves in one picture.
 import { chart } from "./chart.js";
 import { choice, h, put } from "./dom.js";
-import { amount, bytes, percent, roundBytes, whole } from "./format.js";
-import { dot, flat } from "./overview.js";
+import { wording } from "./metric.js";
+import { curvesOf, dot, flat } from "./overview.js";
 import { DASHES, looks, methodColour } from "./palette.js";
 import { sortable } from "./table.js";
 import { viewing } from "./viewing.js";
 
-const SCORES = {
-  personal: ["Personal accuracy", percent, whole],
-  global: ["Global accuracy", percent, whole],
-  loss: ["Training loss", amount, amount],
-  bytes: ["Data sent", bytes, roundBytes],
-};
+const SCORES = ["personal", "global", "loss", "bytes"];
+
+const lowered = (text) => text.replace(/^./, (letter) => letter.toLowerCase());
 
 const told = ({ name, ...options }) =>
   [name, ...flat(options).map(([key, value]) => `${key} ${value}`)].join(", ");
 
 export async function compare(sources, link, query, remember) {
   const node = h("div", { class: "view compare" });
-  const state = { score: query.score in SCORES ? query.score : "personal", method: query.method ?? "" };
+  const state = {
+    score: SCORES.includes(query.score) ? query.score : "personal",
+    method: query.method ?? "",
+  };
   const sorting = {},
     differing = {};
   let found;
@@ -59,7 +59,7 @@ export async function compare(sources, link, query, remember) {
       tools,
       choice(
         "curve of",
-        Object.entries(SCORES).map(([k, [text]]) => [k, text.toLowerCase()]),
+        curvesOf(found[0].run).map(([k, text]) => [k, lowered(text)]),
         state.score,
         (score) => settle({ score }),
       ),
@@ -153,9 +153,17 @@ export async function compare(sources, link, query, remember) {
 
   // A method keeps its colour; its lines in several runs or settings differ in dashes, then in shade.
   function picture() {
-    const [title, format, tick] = SCORES[state.score],
+    const [, title, , format, tick] = curvesOf(found[0].run).find(([score]) => score === state.score),
       seen = new Map();
-    const lines = found.flatMap(({ id, run, curves: given }) =>
+    const { same, direction } = wording(found[0].run.metric);
+    const measured = state.score === "personal" || state.score === "global";
+    const alike = found.filter(({ run }) => !measured || same(run.metric));
+    const notes = [
+      "one colour for each method; the runs differ in the kind of line",
+      measured && direction,
+      alike.length < found.length && "without the runs that are measured otherwise",
+    ];
+    const lines = alike.flatMap(({ id, run, curves: given }) =>
       run.rows
         .filter(({ name }) => given.methods[name] && (!state.method || name === state.method))
         .map(({ name, hue, named }) => {
@@ -178,7 +186,7 @@ export async function compare(sources, link, query, remember) {
       curves,
       chart({
         title,
-        note: "one colour for each method; the runs differ in the kind of line",
+        note: notes.filter(Boolean).join("; "),
         lines,
         format,
         tick,

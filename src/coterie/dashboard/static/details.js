@@ -1,7 +1,8 @@
 // What is known of one cell of a leaderboard, of a whole column, or of a method.
 import { h } from "./dom.js";
-import { amount, count, duration, NONE, percent, points } from "./format.js";
-import { auc, probability, share, spread } from "./measures.js";
+import { amount, count, duration, NONE, percent } from "./format.js";
+import { auc, probability } from "./measures.js";
+import { wording } from "./metric.js";
 import { flat, list } from "./overview.js";
 
 // board: as in leaderboard.json; at: {row: a method | null, column: a name | null}; null if there is no such.
@@ -22,20 +23,22 @@ function cell(board, label, column) {
     title = `${label} in ${column.name}`;
   if (!found) return shown(title, pending(column));
   if (found.why) return shown(title, `It cannot run here: ${found.why}`);
-  const { personal, best_over_rounds: peak, validation } = found;
+  const { personal, best_over_rounds: peak, validation } = found,
+    said = wording(column.metric);
+  const spread = (value) => `${said.spread(value)} ${said.unit}`.trim();
   return shown(
     title,
     column.title,
-    part("Accuracy", [
-      ["personal", `${spread(personal)} %`],
-      ["with each seed, %", personal.seeds.map(share).join(", ")],
-      ["worst tenth", percent(found.worst10)],
-      ["global", `${spread(found.global)} %`],
-      ["best over rounds", peak ? `${percent(peak.mean)}, at iteration ${count(peak.t)}` : NONE],
+    part(said.title(), [
+      ["personal", spread(personal)],
+      [`with each seed${said.unit && `, ${said.unit}`}`, personal.seeds.map(said.text).join(", ")],
+      ["worst tenth", said.full(found.worst10)],
+      ["global", spread(found.global)],
+      ["best over rounds", peak ? `${said.full(peak.mean)}, at iteration ${count(peak.t)}` : NONE],
     ]),
     part("Against others", [
       ["rank", board.references.includes(label) ? "a reference, not ranked" : amount(found.rank)],
-      ["against the best", label === column.best ? "the best" : points(negative(found.loss))],
+      ["against the best", label === column.best ? "the best" : said.gain(negative(found.loss))],
       ["p (Holm)", probability(found.p_holm)],
       ["hurt", percent(found.hurt)],
       ["surely hurt", percent(found.surely_hurt)],
@@ -48,7 +51,7 @@ function cell(board, label, column) {
       ["time of the column", time(column)],
     ]),
     part("Chosen while tuning", [
-      ["on validation samples", `${spread(validation)} %`],
+      ["on validation samples", spread(validation)],
       ["of candidates", count(validation.candidates)],
       ...flat(found.setting),
     ]),
@@ -100,7 +103,10 @@ function entrant(board, label, method) {
     part("Over all columns", [
       ["algorithm", method.name],
       ["mean rank", board.references.includes(label) ? "a reference, not ranked" : amount(method.mean_rank)],
-      ["regret", regret ? `${points(negative(regret.points))} in ${regret.column}` : NONE],
+      [
+        "regret",
+        regret ? `${wording(board.metric).gain(negative(regret.points))} in ${regret.column}` : NONE,
+      ],
       ["columns", count(method.columns)],
       ["time alone", seconds ? `${duration(seconds.alone)}, one seed in ${seconds.column}` : NONE],
     ]),

@@ -5,8 +5,6 @@ const there = (v) => v !== null && v !== undefined && Number.isFinite(v);
 
 export const percent = (v, digits = 1) => (there(v) ? `${(100 * v).toFixed(digits)} %` : NONE);
 export const whole = (v) => percent(v, 0);
-export const points = (v) =>
-  there(v) ? `${v > 0 ? "+" : v < 0 ? "−" : "±"}${Math.abs(100 * v).toFixed(1)} pts` : NONE;
 export const count = (v) => (there(v) ? Math.round(v).toLocaleString("en").replaceAll(",", "\u202f") : NONE);
 export const amount = (v) =>
   !there(v) ? NONE : v === 0 ? "0" : Math.abs(v) >= 100 ? count(v) : String(Number(v.toPrecision(3)));

@@ -1,9 +1,9 @@
-// Who gains by joining: every client's accuracy minus its Local twin's, from the greatest loss to the greatest
+// Who gains by joining: how much better every client is than its Local twin, from the greatest loss to the greatest
 // gain. The bars are one stop of the tabulator: arrow keys go from client to client, Enter opens one.
 import { ticks } from "./curve.js";
 import { choice, fitted, h, put, svg } from "./dom.js";
 import { csvButton, painted, pngButton } from "./download.js";
-import { percent, points } from "./format.js";
+import { wording } from "./metric.js";
 
 const TITLE = "Who gains by joining",
   HIGH = 210,
@@ -75,7 +75,8 @@ export function gains(source, query, remember, link) {
 }
 
 function figure(found, link) {
-  const { gain } = found;
+  const { gain } = found,
+    said = wording(found.metric);
   const order = [...gain.keys()].filter((k) => gain[k] !== null).sort((a, b) => gain[a] - gain[b] || a - b);
   const drawing = svg("svg", {
     class: `chart${link ? "" : " unlinked"}`,
@@ -93,7 +94,7 @@ function figure(found, link) {
     h(
       "figcaption",
       {},
-      h("p", { class: "note" }, "points gained over the same client learning alone, on its own labels"),
+      h("p", { class: "note" }, about(found, said)),
       h(
         "span",
         { class: "gets" },
@@ -105,7 +106,7 @@ function figure(found, link) {
     keys,
     read,
   );
-  const top = Math.max(0.001, ...order.map((k) => gain[k])),
+  const top = Math.max(said.step, ...order.map((k) => gain[k])),
     low = Math.min(0, ...order.map((k) => gain[k]));
   const y = (v) => EDGE + ((HIGH - 2 * EDGE) * (top - v)) / (top - low);
   let at = null,
@@ -129,10 +130,13 @@ function figure(found, link) {
     drawing.setAttribute("viewBox", `0 0 ${wide} ${HIGH}`);
     put(
       drawing,
-      ticks(100 * low, 100 * top, 5).map((v) => [
-        svg("line", { class: v ? "rule" : "zero", x1: LEFT, x2: wide, y1: y(v / 100), y2: y(v / 100) }),
-        svg("text", { class: "tick", x: LEFT - 7, y: y(v / 100) + 3.5, "text-anchor": "end" }, signed(v)),
-      ]),
+      ticks(said.scale * low, said.scale * top, 5).map((v) => {
+        const height = y(v / said.scale);
+        return [
+          svg("line", { class: v ? "rule" : "zero", x1: LEFT, x2: wide, y1: height, y2: height }),
+          svg("text", { class: "tick", x: LEFT - 7, y: height + 3.5, "text-anchor": "end" }, signed(v)),
+        ];
+      }),
       cursor,
       order.map((k, place) => bar(found, k, LEFT + place * step, step, y)),
     );
@@ -151,7 +155,7 @@ function figure(found, link) {
     const k = order[at];
     put(read, [
       name(k),
-      `: ${percent(found.personal[k])}, ${points(gain[k])} over Local, ${verdict(found, k)}`,
+      `: ${said.full(found.personal[k])}, ${said.gain(gain[k])} over Local, ${verdict(found, k)}`,
     ]);
   }
 
@@ -221,6 +225,11 @@ function legend(told) {
     ],
   );
 }
+
+const about = ({ classes }, { gains: unit, direction }) => {
+  const over = `${unit} gained over the same client learning alone, on its own ${classes.length ? "labels" : "samples"}`;
+  return direction ? `${over}; up is better` : over;
+};
 
 const signed = (v) => `${v > 0 ? "+" : v < 0 ? "−" : ""}${Number(Math.abs(v).toPrecision(3))}`;
 

@@ -4,6 +4,7 @@ import { pending } from "./details.js";
 import { h } from "./dom.js";
 import { NONE, percent } from "./format.js";
 import { MEASURES } from "./measures.js";
+import { wording } from "./metric.js";
 
 // The methods to show, the best first, references last. board: as in leaderboard.json.
 export function entrants(board, { search, references }) {
@@ -44,7 +45,8 @@ export function columns(board, state, choose) {
     return cell(content, chosen, hint, () => choose(chosen ? { row: null, column: null } : at));
   };
   const shown = board.columns.filter(({ name }) => !state.off.has(name));
-  return [named(own), ...OVER_ALL, ...shown.map((column) => scored(column, MEASURES[state.show], own))];
+  const cells = shown.map((column) => scored(column, MEASURES[state.show], own));
+  return [named(own), ...overColumns(wording(board.metric)), ...cells];
 }
 
 const named = (own) => ({
@@ -65,7 +67,7 @@ const overAll = (title, note, value, text) => ({
   cell: text,
 });
 const TWIN = "clients below their Local twin, mean over columns";
-const OVER_ALL = [
+const overColumns = (said) => [
   overAll(
     "mean rank",
     "among the methods that ran in all columns",
@@ -74,9 +76,9 @@ const OVER_ALL = [
   ),
   overAll(
     "regret",
-    "the largest loss of accuracy against the best of a column, in points",
+    `the largest loss of ${said.words()} against the best of a column, in ${said.gains}`,
     (row) => row.regret?.points,
-    ({ regret }) => (regret ? h("span", { title: regret.column }, (100 * regret.points).toFixed(1)) : NONE),
+    ({ regret }) => (regret ? h("span", { title: regret.column }, said.text(regret.points)) : NONE),
   ),
   overAll(
     "hurt",
@@ -99,20 +101,22 @@ const OVER_ALL = [
 ];
 
 function scored(column, measure, own) {
-  const { name, family, title, state, cells } = column;
+  const { name, family, title, state, cells } = column,
+    said = wording(column.metric);
   const ran = (row) => (cells[row.label]?.why ? undefined : cells[row.label]);
   return {
     title: name,
     column: name,
     group: family,
-    first: measure.first,
-    note: state === "done" ? title : `${title}. ${pending(column)}`,
+    first: measure.first(said),
+    note:
+      state === "done" ? [title, said.direction].filter(Boolean).join("; ") : `${title}. ${pending(column)}`,
     value: (row) => ran(row) && measure.value(ran(row)),
     cell: (row) => {
       const found = ran(row),
         at = { row: row.label, column: name };
       if (!found) return own(NONE, at, cells[row.label]?.why ?? pending(column));
-      const text = measure.text(found);
+      const text = measure.text(found, said);
       return own(found.as_good ? h("b", {}, text) : text, at);
     },
   };

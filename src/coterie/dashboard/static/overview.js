@@ -1,18 +1,24 @@
 // A run as a whole: status, curves, result table, parameters and environment.
 import { chart } from "./chart.js";
 import { h, put } from "./dom.js";
-import { amount, bytes, count, day, duration, percent, plural, roundBytes, whole } from "./format.js";
+import { amount, bytes, count, day, duration, percent, plural, roundBytes } from "./format.js";
 import { gains } from "./gains.js";
+import { wording } from "./metric.js";
 import { looks } from "./palette.js";
 import { sortable } from "./table.js";
 import { viewing } from "./viewing.js";
 
-const CHARTS = [
-  ["personal", "Personal accuracy", "tested on the client's own label distribution", percent, whole],
-  ["global", "Global accuracy", "tested on all labels equally often", percent, whole],
-  ["loss", "Training loss", "mean since the evaluation before", amount, amount],
-  ["bytes", "Data sent", "by all clients together, so far", bytes, roundBytes],
-];
+// What is drawn over time: score, title, note, format, ticks.
+export function curvesOf({ metric, tested }) {
+  const { title, full, tick, direction } = wording(metric);
+  const note = (kind) => [tested?.[kind], direction].filter(Boolean).join("; ");
+  return [
+    ["personal", title("personal"), note("personal"), full, tick],
+    ["global", title("global"), note("global"), full, tick],
+    ["loss", "Training loss", "mean since the evaluation before", amount, amount],
+    ["bytes", "Data sent", "by all clients together, so far", bytes, roundBytes],
+  ];
+}
 
 export async function overview(source, query = {}, remember = null, link = null) {
   const sorting = {};
@@ -58,7 +64,7 @@ export async function overview(source, query = {}, remember = null, link = null)
   function draw() {
     put(
       charts,
-      CHARTS.map(([score, title, note, format, tick]) =>
+      curvesOf(run).map(([score, title, note, format, tick]) =>
         chart({
           title,
           note,
@@ -150,6 +156,7 @@ function results(run, sorting) {
         },
         ...Object.entries(run.table).map(([title, cells]) => ({
           title,
+          first: run.ascending.includes(title) ? "asc" : "desc",
           value: (row) => cells[row.k].value,
           cell: (row) => (cells[row.k].best ? h("b", {}, cells[row.k].text) : cells[row.k].text),
         })),

@@ -1,11 +1,18 @@
 // All runs: how far each is, how well its methods do; to search, sort, filter, and to tick for a comparison.
 import { choice, h, problem, put } from "./dom.js";
-import { count, day, NONE, percent, plural } from "./format.js";
+import { count, day, NONE, plural } from "./format.js";
+import { common, wording } from "./metric.js";
 import { pill, progress } from "./overview.js";
 import { sortable } from "./table.js";
 
 const ticked = new Set();
-const best = (run) => Math.max(...Object.values(run.methods ?? {}).map((v) => v ?? 0), -1);
+const measure = (run) => run.metric ?? run.task?.metrics[0];
+// What the best of its methods has; null if none has anything.
+function best(run) {
+  const { merit } = wording(measure(run));
+  const known = Object.values(run.methods ?? {}).filter((v) => v !== null);
+  return known.length ? known.reduce((a, b) => (merit(a) >= merit(b) ? a : b)) : null;
+}
 const state = (run) => (run.quiet ? "quiet" : run.state);
 const units = (run) => (run.kind === "board" ? "columns" : "iterations");
 const VIEW = { run: "overview", board: "board", swarm: "swarm" };
@@ -28,46 +35,17 @@ export async function runs(server, link, query, remember) {
     table = h("div", { class: "card runs-table" });
   const head = h("div", { class: "title" }, h("h1", {}, "Runs"), tally, compare);
   const tools = h("div", { class: "tools" }, search, filter);
-  const columns = [
-    { title: "", cell: tick },
-    { title: "run", left: true, first: "asc", value: (run) => run.id, cell: name },
-    { title: "state", left: true, first: "asc", value: state, cell: pill },
-    {
-      title: "progress",
-      left: true,
-      value: (run) => (run.iterations ? run.t / run.iterations : null),
-      cell: (run) =>
-        run.error
-          ? NONE
-          : run.state === "done"
-            ? `${count(run.iterations)} ${units(run)}`
-            : progress(run, units(run)),
-    },
-    {
-      title: "personal accuracy",
-      note: "mean over clients and seeds; the best methods first",
-      left: true,
-      value: best,
-      cell: (run) => (run.error ? NONE : run.kind === "board" ? leaders(run.ranks) : scores(run.methods)),
-    },
-    {
-      title: "methods",
-      value: (run) => Object.keys(run.methods ?? {}).length,
-      cell: (run) => count(Object.keys(run.methods ?? {}).length),
-    },
-    { title: "clients", value: (run) => run.clients, cell: (run) => count(run.clients) },
-    { title: "seeds", value: (run) => run.seeds, cell: (run) => count(run.seeds) },
-    { title: "started (UTC)", left: true, value: (run) => run.date ?? null, cell: (run) => day(run.date) },
-  ];
-  const sorting = {
-    by: columns.findIndex((c) => c.value && c.title === query.sort),
-    down: query.down === "on",
-  };
+  let columns = columnsOf(null);
+  const sorting = { by: -1, down: query.down === "on" };
   await load();
   return { node, refresh: load, keys: { "/": () => search.focus() } };
 
   async function load() {
     ({ root, runs: found } = await server.listing());
+    columns = columnsOf(
+      common(found.filter(({ methods, kind }) => methods && kind !== "board").map(measure)),
+    );
+    if (sorting.by < 0) sorting.by = columns.findIndex((c) => c.value && c.title === query.sort);
     for (const id of ticked) if (!found.some((run) => run.id === id)) ticked.delete(id);
     if (!found.length) put(node, nothing(root));
     else {
@@ -108,6 +86,41 @@ export async function runs(server, link, query, remember) {
         : h("p", { class: "note" }, "No run is like that."),
     );
     update();
+  }
+
+  function columnsOf(said) {
+    return [
+      { title: "", cell: tick },
+      { title: "run", left: true, first: "asc", value: (run) => run.id, cell: name },
+      { title: "state", left: true, first: "asc", value: state, cell: pill },
+      {
+        title: "progress",
+        left: true,
+        value: (run) => (run.iterations ? run.t / run.iterations : null),
+        cell: (run) =>
+          run.error
+            ? NONE
+            : run.state === "done"
+              ? `${count(run.iterations)} ${units(run)}`
+              : progress(run, units(run)),
+      },
+      {
+        title: said ? said.words("personal") : "personal result",
+        note: "mean over clients and seeds; the best methods first",
+        left: true,
+        first: said?.first,
+        value: best,
+        cell: (run) => (run.error ? NONE : run.kind === "board" ? leaders(run.ranks) : scores(run, !said)),
+      },
+      {
+        title: "methods",
+        value: (run) => Object.keys(run.methods ?? {}).length,
+        cell: (run) => count(Object.keys(run.methods ?? {}).length),
+      },
+      { title: "clients", value: (run) => run.clients, cell: (run) => count(run.clients) },
+      { title: "seeds", value: (run) => run.seeds, cell: (run) => count(run.seeds) },
+      { title: "started (UTC)", left: true, value: (run) => run.date ?? null, cell: (run) => day(run.date) },
+    ];
   }
 
   function tick(run) {
@@ -158,14 +171,17 @@ const nothing = (root) =>
     h("p", { class: "note" }, "Runs elsewhere: ", h("code", {}, "coterie dashboard FOLDER")),
   );
 
-function scores(methods) {
-  const known = Object.entries(methods).sort(([, a], [, b]) => (b ?? -1) - (a ?? -1)),
+// named: several metrics stand in one column, so each is named.
+function scores(run, named) {
+  const { merit, full, title } = wording(measure(run));
+  const known = Object.entries(run.methods).sort(([, a], [, b]) => merit(b) - merit(a)),
     shown = known.slice(0, 4);
   if (!known.length) return h("span", { class: "note" }, "not evaluated yet");
   return h(
     "div",
     { class: "scores" },
-    shown.map(([name, v], k) => h("span", { class: k ? "" : "best" }, `${name} `, h("b", {}, percent(v)))),
+    shown.map(([name, v], k) => h("span", { class: k ? "" : "best" }, `${name} `, h("b", {}, full(v)))),
+    named && h("span", { class: "note" }, title()),
     known.length > shown.length && h("span", { class: "note" }, `and ${known.length - shown.length} more`),
   );
 }

@@ -1,8 +1,9 @@
 // A live swarm, seen through some of its peers: members, who listens to whom, exchanges, refusals and why.
 import { choice, h, problem, put } from "./dom.js";
-import { amount, bytes, count, duration, NONE, percent, plural } from "./format.js";
+import { amount, bytes, count, duration, NONE, plural } from "./format.js";
 import { heatMap } from "./heat.js";
 import { pill, progress } from "./overview.js";
+import { wording } from "./metric.js";
 import { sortable } from "./table.js";
 
 const STATES = ["alive", "listed", "suspect", "dead", "left", "silent"];
@@ -66,7 +67,7 @@ export async function swarm(source, query, remember, toRun) {
     ({ names } = weights);
     chosen ??= peer.name;
     put(top, head(status, everybody), troubles(status, toRun));
-    put(members, table(everybody));
+    put(members, table(everybody, status.task));
     heat.node.hidden = !(nothing.hidden = weights.met > 0);
     if (weights.met)
       heat.show({
@@ -94,7 +95,9 @@ export async function swarm(source, query, remember, toRun) {
     choose(names[Math.min(names.length - 1, Math.max(0, at))]);
   }
 
-  function table(everybody) {
+  function table(everybody, task) {
+    const said = wording(task.metrics[0]),
+      where = task.has_classes ? "label distribution" : "samples";
     return sortable(
       [
         {
@@ -120,10 +123,11 @@ export async function swarm(source, query, remember, toRun) {
           cell: (m) => `${count(m.t)}${m.phase === "finished" ? " ✓" : ""}`,
         },
         {
-          title: "accuracy",
-          note: "personal: on its own label distribution",
+          title: said.words(),
+          note: [`personal: on its own ${where}`, said.direction].filter(Boolean).join("; "),
+          first: said.first,
           value: (m) => m.personal,
-          cell: (m) => percent(m.personal),
+          cell: (m) => said.full(m.personal),
         },
         { title: "exchanges", value: (m) => m.exchanges, cell: (m) => count(m.exchanges) },
         {
@@ -256,6 +260,7 @@ export async function swarm(source, query, remember, toRun) {
 }
 
 function head(status, everybody) {
+  const said = wording(status.task.metrics[0]);
   const tally = STATES.map((name) => [name, everybody.filter((m) => m.state === name).length]).filter(
     ([, n]) => n,
   );
@@ -274,7 +279,7 @@ function head(status, everybody) {
       pill(status),
       progress(status),
       Object.entries(status.methods).map(([method, v]) =>
-        h("span", {}, `${method} ${percent(v)} personal accuracy`),
+        h("span", {}, `${method} ${said.full(v)} ${said.words("personal")}`),
       ),
       h("span", {}, plural(status.exchanges, "exchange")),
       h("span", {}, `${bytes(status.bytes)} sent`),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ _POINTS = 300
 
 
 def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
-    """Give its data, gain, neighbours at t and their weights over time, confidence, events and accuracy."""
+    """Give its data, gain, neighbours at t and their weights over time, confidence, events and curves."""
     tracks = folder.tracks(0.4 * PATIENCE)
     world = folder.world(query)
     m = len(world.group)
@@ -52,7 +53,8 @@ def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "weights": [_line(history, client, n["client"]) for n in neighbours[:_LINES]],
         "confidence": _confidence(history, client),
         "events": _events(history, client, t),
-        "accuracy": _accuracy(world, client),
+        "metric": asdict(world.metric()),
+        "curves": _curves(world, client),
     }
 
 
@@ -113,8 +115,8 @@ def _events(history: ExchangeHistory, client: int, t: float | None) -> list[dict
     return found
 
 
-def _accuracy(world: WorldMetrics, client: int) -> dict[str, Any]:
-    """Give the accuracy over time, of the client and of the same client alone."""
+def _curves(world: WorldMetrics, client: int) -> dict[str, Any]:
+    """Give the metric over time, of the client and of the same client alone."""
     twin = None if world.alone or world.twin is None else _scores(world.twin, client)
     return {**_scores(world, client), "local": twin}
 

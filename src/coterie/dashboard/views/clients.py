@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def clients(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "seed": world.seed,
         "alone": world.alone,
         "t": int(world.t[-1]),
+        "metric": asdict(world.metric()),
         "classes": list(world.classes),
         "group": world.group.tolist(),
         "groups": len(np.unique(world.group)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from coterie.runs import Run
 from coterie.runs.graph import graph_auc
 from coterie.runs.metrics import Floats, WorldMetrics, by_name, closing_phase
 from coterie.runs.plots.looks import looks
-from coterie.runs.results import caption, columns
+from coterie.runs.results import best_are_lowest, caption, columns
 from coterie.runs.summary import curve
+from coterie.runs.wording import tested
 from coterie.storage.files import read_json
 
 __all__ = ["curves", "overview", "status"]
@@ -49,6 +51,7 @@ def _status(folder: OpenRun, summary: Mapping[str, Any]) -> dict[str, Any]:
         "date": run.environment.get("date"),
         "clients": run.config["data"]["clients"],
         "seeds": len(run.config["seeds"]),
+        "metric": asdict(run.task.metric),
         "methods": {name: plain(m["personal"]["mean"]) for name, m in summary["methods"].items()},
     }
 
@@ -76,6 +79,8 @@ def overview(folder: OpenRun, _query: Mapping[str, str]) -> dict[str, Any]:
             title: [{"value": plain(c.value), "text": c.text, "best": c.best} for c in cells]
             for title, cells in columns(summary).items()
         },
+        "ascending": best_are_lowest(summary),
+        "tested": {kind: tested(run.task, kind) for kind in ("personal", "global")},
         "caption": caption(summary),
         "parameters": run.config,
         "environment": run.environment,

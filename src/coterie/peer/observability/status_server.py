@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -21,6 +22,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from coterie.core.addresses import is_loopback
+from coterie.core.metric import ACCURACY, TaskFacts
+from coterie.core.metric import Metric as TaskMetric
 from coterie.peer.errors import PeerError
 
 __all__ = ["CallCounters", "StatusServer"]
@@ -65,10 +68,9 @@ class _Metrics(Collector):
         yield _family(False, "healthy", "1, or 0 while something is wrong", value=status["fault"] is None)
         if scores.get("loss") is not None:
             yield _family(False, "loss", "Mean training loss since the last evaluation", value=scores["loss"])
-        for kind in ("personal", "global", "validation"):
-            if scores.get(kind) is not None:
-                text = f"Accuracy on {kind} samples"
-                yield _family(False, f"{kind}_accuracy", text, value=scores[kind])
+        for column, metric in TaskFacts.of(status).columns().items():
+            if scores.get(column) is not None:
+                yield _measured(column.partition(".")[0], metric, scores[column])
         text = "What was not taken, or not in time, by reason"
         yield _family(True, "refusals", text, ["reason"], _one_label(status["refusals"]))
         seconds = {m["id"]: m["seconds"] for m in members if m.get("seconds") is not None}
@@ -85,6 +87,15 @@ class _Metrics(Collector):
             yield _family(counts, name, text, ["member"], _one_label(connections.get(kind, {})))
         labels = ["side", "call", "outcome"]
         yield _family(True, "calls", "Calls, by side and outcome", labels, self.calls.counts.items())
+
+
+def _measured(kind: str, metric: TaskMetric, value: float) -> Metric:
+    """Make a gauge such as `coterie_personal_accuracy`; its help says which way is better."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", metric.name)
+    better = "" if metric == ACCURACY else f", {metric.direction}"
+    unit = f" in {metric.unit}" if metric.unit and metric.scale == 1 else ""
+    text = f"{metric.title[:1].upper()}{metric.title[1:]}{unit} on {kind} samples{better}"
+    return _family(False, f"{kind}_{name}", text, value=value)
 
 
 def _one_label(values: Mapping[str, float]) -> Iterable[tuple[tuple[str, ...], float]]:

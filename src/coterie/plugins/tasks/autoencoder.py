@@ -41,7 +41,7 @@ class Autoencoder(TaskKind):
     def metrics(self) -> tuple[Metric, ...]:
         return (
             Metric("reconstruction_error", "reconstruction RMSE", higher_is_better=False, digits=3),
-            Metric("probe_accuracy", "probe accuracy", "%", scale=100.0),
+            Metric("probe_accuracy", "probe accuracy", "%", scale=100.0, digits=1),
         )
 
     def accept(self, y: Tensor, names: tuple[str, ...], where: str) -> Tensor:

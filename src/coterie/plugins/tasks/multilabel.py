@@ -28,8 +28,8 @@ class MultiLabel(TaskKind):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return (
-            Metric("f1", "F1", "%", scale=100.0),
-            Metric("average_precision", "average precision", "%", scale=100.0),
+            Metric("f1", "F1", "%", scale=100.0, digits=1),
+            Metric("average_precision", "average precision", "%", scale=100.0, digits=1),
         )
 
     def accept(self, y: Tensor, names: tuple[str, ...], where: str) -> Tensor:

@@ -37,7 +37,7 @@ class NextToken(TaskKind):
     def metrics(self) -> tuple[Metric, ...]:
         return (
             Metric("perplexity", higher_is_better=False),
-            Metric("token_accuracy", "token accuracy", "%", scale=100.0),
+            Metric("token_accuracy", "token accuracy", "%", scale=100.0, digits=1),
         )
 
     def accept(self, y: Tensor, names: tuple[str, ...], where: str) -> Tensor:

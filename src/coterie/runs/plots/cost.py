@@ -1,4 +1,4 @@
-"""Accuracy against bytes: one dot for each method, over what it sent."""
+"""The metric against bytes: one dot for each method, over what it sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NARROWEST = 6.0
 
 
 class Cost(NamedTuple):
-    """Accuracy of one method, and its price."""
+    """How good one method is, and its price."""
 
     name: str
     look: tuple[str, str]
@@ -29,17 +29,24 @@ class Cost(NamedTuple):
     sent: float
     """Megabytes, or a multiple of another method's; 0: the method sends nothing."""
     score: float
-    """Accuracy in percent, or points behind the best, which are negative."""
+    """Personal metric as it is shown, or points behind the best, which are negative."""
     spread: float = 0.0
     """Standard deviation over seeds; 0 where there is none."""
+    up: bool = True
+    """True if a higher score is better."""
 
     @property
     def named(self) -> bool:
         return self.look[0] != OTHERS
 
+    @property
+    def merit(self) -> float:
+        """The score, turned round where a lower one is better."""
+        return self.score if self.up else -self.score
+
 
 def costs(methods: Mapping[str, Sequence[WorldMetrics]], summary: Mapping[str, Any]) -> list[Cost]:
-    """List personal accuracy at the end and megabytes that all clients sent, of all methods of a run.
+    """List the personal metric at the end and megabytes that all clients sent, of all methods of a run.
 
     Empty if nobody sent anything. Settings of one method that sends nothing are one if they come to the same.
     """
@@ -48,7 +55,9 @@ def costs(methods: Mapping[str, Sequence[WorldMetrics]], summary: Mapping[str, A
         own, sent = summary[name]["personal"], summary[name]["bytes_sent"] / 1e6
         if own["mean"] is not None:
             called = name if sent else methods[name][0].label
-            cost = Cost(called, look, sent, 100 * own["mean"], 100 * (own["std_seeds"] or 0.0))
+            metric = methods[name][0].metric()
+            mean, spread = metric.scale * own["mean"], metric.scale * (own["std_seeds"] or 0.0)
+            cost = Cost(called, look, sent, mean, spread, metric.higher_is_better)
             if cost.named or (called, cost.score) not in found:
                 found[called, cost.score] = cost
     return [*found.values()] if any(cost.sent for cost in found.values()) else []
@@ -62,7 +71,7 @@ def draw_costs(ax: Axes, found: Sequence[Cost]) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.grid(axis="y")
-    for cost in sorted(found, key=lambda cost: cost.score):  # the best in front
+    for cost in sorted(found, key=lambda cost: cost.merit):  # the best in front
         (colour, dashes), label = cost.look, shortened(cost.name) if cost.named else None
         if not cost.sent:
             ax.axhline(cost.score, color=colour, linewidth=1, linestyle="--", label=label, zorder=1.5)
@@ -84,7 +93,7 @@ def name_costs(ax: Axes, found: Sequence[Cost], size: float) -> None:
                 f"{shortened(cost.name)}\n(sends nothing)", (1, cost.score), (4, 0),
                 ("axes fraction", "data"), textcoords="offset points", color=GREY, fontsize=size, va="center",
             )  # fmt: skip
-    best_first = sorted((cost for cost in found if cost.sent), key=lambda cost: -cost.score)
+    best_first = sorted((cost for cost in found if cost.sent), key=lambda cost: -cost.merit)
     name_points(ax, [_point(cost) for cost in best_first], size)
 
 

@@ -1,4 +1,4 @@
-"""Accuracy over time: one line for each method, a band over seeds."""
+"""The metric over time: one line for each method, a band over seeds."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
+from coterie.runs import wording
 from coterie.runs.metrics import Floats, WorldMetrics
 from coterie.runs.plots.style import SCREEN, Style, method_colours, method_line, others, shortened, title
 from coterie.runs.summary import curve
 
-__all__ = ["accuracy", "bands"]
+__all__ = ["bands", "tested"]
 
-_TITLES = {
-    "personal": ("Personal accuracy", "tested on the client's own label distribution"),
-    "global": ("Global accuracy", "tested on all labels equally often"),
-}
 # Thin and grey: in the colour of the curve it would read as a forecast.
 _TIE = {
     "arrowstyle": "-", "color": "#b0b0b0", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)
@@ -25,7 +22,7 @@ _TIE = {
 
 
 class _Line(NamedTuple):
-    """A named line: percent `[E]` over iterations `[E]`."""
+    """A named line: the metric as it is shown `[E]` over iterations `[E]`."""
 
     name: str
     colour: str
@@ -36,14 +33,14 @@ class _Line(NamedTuple):
 def bands(ax: Axes, methods: Mapping[str, Sequence[WorldMetrics]], score: str, style: Style) -> list[_Line]:
     """Draw each method's mean over clients and seeds, within one standard deviation over seeds each way.
 
-    Accuracies are in percent. Of many methods the best few have names and colours, the others are thin grey
-    lines behind them, all without bands, which would hide each other.
+    Values are as they are shown: accuracies in percent. Of many methods the best few have names and colours,
+    the others are thin grey lines behind them, all without bands, which would hide each other.
     """
-    scale = 1.0 if score == "loss" else 100.0
     colours = method_colours(methods)
     lines = []
     for name, look in colours.items():
         t, means = curve(methods[name], score)
+        scale = methods[name][0].metric(score).scale
         mean = scale * means.mean(axis=0)
         if method_line(ax, t, mean, name, look, style):
             lines.append(_Line(name, look[0], t, mean))
@@ -53,11 +50,12 @@ def bands(ax: Axes, methods: Mapping[str, Sequence[WorldMetrics]], score: str, s
     return lines
 
 
-def accuracy(
+def tested(
     ax: Axes, methods: Mapping[str, Sequence[WorldMetrics]], score: str, closing: tuple[float, float]
 ) -> None:
-    """Draw personal or global accuracy for the screen, each line named at its end; `closing`: from, to."""
+    """Draw the personal or global metric for the screen, each line named at its end; `closing`: from, to."""
     start, end = closing
+    task = next(iter(methods.values()))[0].task
     lines = bands(ax, methods, score, SCREEN)
     ax.set_xlim(0, end)
     if start < end:
@@ -70,13 +68,13 @@ def accuracy(
     seeds, grey = max(map(len, methods.values()), default=0), others(method_colours(methods))
     band = f" (band: ± one standard deviation over {seeds} seeds)" if seeds > 1 and not grey else ""
     ax.set_xlabel(f"iteration{band}", loc="left")
-    ax.set_ylabel("accuracy, mean over clients (%)")
-    text, below = _TITLES[score]
-    title(ax, text, below + grey)
-    _name_ends(ax, [line for line in lines if len(line.t) and np.isfinite(line.mean[-1])], end)
+    ax.set_ylabel(wording.axis(task.metric, after=", mean over clients"))
+    title(ax, wording.title(task.metric, score), wording.tested(task, score) + grey)
+    finite = [line for line in lines if len(line.t) and np.isfinite(line.mean[-1])]
+    _name_ends(ax, finite, end, task.metric.digits)
 
 
-def _name_ends(ax: Axes, lines: list[_Line], end: float) -> None:
+def _name_ends(ax: Axes, lines: list[_Line], end: float, digits: int) -> None:
     """Write names and last values beside the ends of the lines, moved apart where they would overlap."""
     low, high = ax.get_ylim()
     lines = sorted(lines, key=lambda line: (line.mean[-1], line.t[-1], line.name))
@@ -92,7 +90,7 @@ def _name_ends(ax: Axes, lines: list[_Line], end: float) -> None:
             places[0], places[-1] = max(places[0], low), min(places[-1], high)
     for place, (name, colour, t, mean) in zip(places, lines, strict=True):
         ax.annotate(
-            f"{shortened(name)}  {mean[-1]:.1f}", (t[-1] / end, mean[-1]), (right, place),
+            f"{shortened(name)}  {mean[-1]:,.{digits}f}", (t[-1] / end, mean[-1]), (right, place),
             xycoords=("axes fraction", "data"), textcoords=("axes fraction", "data"), color=colour,
             fontweight="bold", fontsize=8.5, va="center", arrowprops=_TIE,
         )  # fmt: skip

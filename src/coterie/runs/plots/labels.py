@@ -1,4 +1,4 @@
-"""Training samples of every client, by label."""
+"""Training samples of every client, by label where there are labels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from coterie.runs import wording
 from coterie.runs.metrics import WorldMetrics
 from coterie.runs.plots.style import GREY, group_bars, label_colours, title
 
@@ -20,8 +21,12 @@ _NAMED = 16
 
 
 def stacks(ax: Axes, world: WorldMetrics, gaps: bool) -> list[Any]:
-    """Draw one stacked bar for each client, ordered by group; the colours of the labels."""
-    counts = world.labels[np.argsort(world.group, kind="stable")]
+    """Draw one stacked bar for each client, ordered by group; the colours of the labels.
+
+    Where targets are not one class each, a bar is of one colour.
+    """
+    samples = world.labels if world.task.has_classes else world.train[:, None]
+    counts = samples[np.argsort(world.group, kind="stable")]
     ends, rows = np.cumsum(counts, axis=1), np.arange(len(counts))
     edges = np.stack([rows - 0.5, rows + 0.5], axis=1).ravel()
     colours = label_colours(counts.shape[1])
@@ -48,9 +53,10 @@ def samples(ax: Axes, world: WorldMetrics) -> None:
     ax.spines["left"].set_visible(False)
     for start in group_bars(ax, group)[1:]:
         ax.axhline(start - 0.5, color=GREY, linewidth=0.8)
-    _legend(ax, world.classes, colours)
+    if world.classes:
+        _legend(ax, world.classes, colours)
     ordered = ", clients ordered by group" if len(np.unique(group)) > 1 else ""
-    title(ax, "What each client has", f"training samples by label{ordered}")
+    title(ax, "What each client has", f"{wording.samples(world.task)}{ordered}")
 
 
 def _legend(ax: Axes, classes: tuple[str, ...], colours: list[Any]) -> None:

@@ -7,6 +7,7 @@ dashes, then in shade. Of many methods only the best few are named and coloured.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -63,8 +64,8 @@ def looks(methods: Mapping[str, Sequence[WorldMetrics]]) -> dict[str, Look]:
 
 
 def _best(methods: Mapping[str, Sequence[WorldMetrics]]) -> set[str]:
-    """Name the methods with the highest personal accuracy so far, with Local to compare them to."""
-    ranked = sorted(methods, key=lambda name: -_accuracy(methods[name]))
+    """Name the methods with the best personal metric so far, with Local to compare them to."""
+    ranked = sorted(methods, key=lambda name: -_merit(methods[name]))
     best = ranked[:NAMED]
     alone = [name for name in ranked if methods[name][0].alone]
     if alone and not set(alone) & set(best):
@@ -72,8 +73,9 @@ def _best(methods: Mapping[str, Sequence[WorldMetrics]]) -> set[str]:
     return set(best)
 
 
-def _accuracy(worlds: Sequence[WorldMetrics]) -> float:
-    """Average over clients and seeds at the last evaluation; -1 where no client has a value."""
+def _merit(worlds: Sequence[WorldMetrics]) -> float:
+    """Average over clients and seeds at the last evaluation, the larger the better, whatever the metric."""
     last = [float(w.means("personal")[-1]) for w in worlds]
     known = [v for v in last if v == v]
-    return sum(known) / len(known) if known else -1.0
+    sign = 1 if worlds[0].metric().higher_is_better else -1
+    return sign * sum(known) / len(known) if known else -math.inf

@@ -19,6 +19,7 @@ from coterie.runs.plots.gain import gains
 from coterie.runs.plots.graph import heat_map, weights
 from coterie.runs.plots.labels import stacks
 from coterie.runs.plots.style import FAINT, GREY, PAPER, image, method_colours, method_line
+from coterie.runs.wording import axis, gain_axis
 from coterie.storage.files import file_names
 
 __all__ = ["FORMATS", "figures", "images"]
@@ -26,11 +27,7 @@ __all__ = ["FORMATS", "figures", "images"]
 FORMATS = ("pdf", "png", "svg")
 _COLUMN = 3.5
 """Inches."""
-_SCORES = {
-    "personal": "personal accuracy (%)",
-    "global": "global accuracy (%)",
-    "loss": "training loss",
-}
+_SCORES = ("personal", "global", "loss")
 _NAMED = 20
 """Most labels that are named, and half the most clients that are told apart by white lines."""
 
@@ -52,13 +49,13 @@ def figures(run: Run) -> dict[str, Figure]:
     found = {f"curve-{score}": _curve(methods, score) for score in _SCORES}
     found["bytes"] = _lines(lambda ax: _bytes(ax, methods), "iteration", "sent by all clients (MB)")
     if price := costs(methods, run.summary()["methods"]):
-        found["cost"] = _cost(price)
+        found["cost"] = _cost(price, _axis(methods, "personal"))
     weighed = {n: worlds for n, worlds in methods.items() if any(w.world in run.weighed for w in worlds)}
     for file, worlds in zip(file_names(weighed), weighed.values(), strict=True):
         found[f"graph-{file}"] = _graph(run, worlds)
     if gains(methods):
-        gain = _lines(lambda ax: _gain(ax, methods), "clients, sorted (%)", "gain over Local (points)", 100)
-        found["gain"] = gain
+        label = f"gain over Local ({gain_axis(run.task.metric)})"
+        found["gain"] = _lines(lambda ax: _gain(ax, methods), "clients, sorted (%)", label, 100)
     found["labels"] = _labels(run.tracks[0])
     return found
 
@@ -87,8 +84,13 @@ def _legend(figure: Figure, ax: Axes) -> None:
     figure.legend(handles, names, loc="outside lower left", ncols=columns)
 
 
+def _axis(methods: Methods, score: str) -> str:
+    world = next(iter(methods.values()))[0]
+    return world.metric(score).title if score == "loss" else axis(world.metric(score), score)
+
+
 def _curve(methods: Methods, score: str) -> Figure:
-    return _lines(lambda ax: bands(ax, methods, score, PAPER), "iteration", _SCORES[score])
+    return _lines(lambda ax: bands(ax, methods, score, PAPER), "iteration", _axis(methods, score))
 
 
 def _bytes(ax: Axes, methods: Methods) -> None:
@@ -98,11 +100,11 @@ def _bytes(ax: Axes, methods: Methods) -> None:
     ax.set_ylim(bottom=0)
 
 
-def _cost(found: Sequence[Cost]) -> Figure:
+def _cost(found: Sequence[Cost], label: str) -> Figure:
     figure = Figure(figsize=(_COLUMN, 2.3), layout="constrained")
     ax = figure.subplots()
     draw_costs(ax, found)
-    ax.set(xlabel="sent by all clients (MB)", ylabel=_SCORES["personal"])
+    ax.set(xlabel="sent by all clients (MB)", ylabel=label)
     _legend(figure, ax)
     return figure
 
@@ -133,7 +135,7 @@ def _labels(world: WorldMetrics) -> Figure:
     if m <= 2 * _NAMED:
         ax.hlines(np.arange(1, m) - 0.5, *ax.get_xlim(), color="white", linewidth=0.8)
     ax.tick_params(axis="x", color=FAINT)
-    if len(world.classes) <= _NAMED:
+    if 0 < len(world.classes) <= _NAMED:
         handles = [Rectangle((0, 0), 1, 1, color=colour, linewidth=0) for colour in colours]
         figure.legend(handles, world.classes, loc="outside right center", handlelength=0.8, handleheight=0.8)
     return figure

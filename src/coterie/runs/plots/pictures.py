@@ -1,10 +1,10 @@
 """The pictures of a run for the screen.
 
-curves.png      accuracy over time
+curves.png      the metric over time
 graph-NAME.png  who listens to whom, for each method with weights
 labels.png      what each client has
 gain.png        each client against itself alone
-cost.png        accuracy against bytes, if anything was sent
+cost.png        the metric against bytes, if anything was sent
 overview.png    the first three in one
 """
 
@@ -17,9 +17,10 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError
+from coterie.runs import wording
 from coterie.runs.metrics import WorldMetrics, by_name, closing_phase
 from coterie.runs.plots.cost import costs, draw_costs, name_costs
-from coterie.runs.plots.curves import accuracy
+from coterie.runs.plots.curves import tested
 from coterie.runs.plots.gain import dots, gains
 from coterie.runs.plots.graph import listening, true_groups, weights
 from coterie.runs.plots.labels import samples
@@ -51,6 +52,7 @@ class Pictures:
         self.summary = run.summary()
         self.name = run.config["name"]
         self.first: WorldMetrics = run.tracks[0]
+        self.metric = self.first.metric()
         self.closing = closing_phase(run.tracks, run.config)
         self.graphs = [
             name for name, worlds in self.methods.items() if any(w.world in self.weighed for w in worlds)
@@ -73,7 +75,7 @@ class Pictures:
     def curves(self) -> Figure:
         figure = Figure(figsize=(10.4, 4.2), layout="constrained")
         for ax, score in zip(figure.subplots(1, 2), ("personal", "global"), strict=True):
-            accuracy(ax, self.methods, score, self.closing)
+            tested(ax, self.methods, score, self.closing)
         return figure
 
     def graph(self, name: str) -> Figure:
@@ -106,11 +108,11 @@ class Pictures:
         axes = figure.subplots(deep, wide, sharey=True, squeeze=False)
         for ax, (name, values) in zip(axes.flat, found.items(), strict=False):
             surely = self.summary["methods"][name]["surely_hurt"]
-            dots(ax, shortened(name), looks[name][0], *values, surely)
+            dots(ax, shortened(name), looks[name][0], *values, surely, self.metric)
         for ax in axes.flat[len(found) :]:
             ax.set_axis_off()
         for ax in axes[:, 0]:
-            ax.set_ylabel("gain over Local\n(points of personal accuracy)")
+            ax.set_ylabel(f"gain over Local\n({wording.gain_of(self.metric)})")
         figure.suptitle(
             f"Each client against itself alone: does it gain by collaborating?{some}", x=0.01, ha="left",
             fontweight="bold", fontsize=11,
@@ -123,10 +125,15 @@ class Pictures:
             return None
         figure = Figure(figsize=(8, 5), layout="constrained")
         ax, seeds = figure.subplots(), len(self.summary["seeds"])
-        ax.set(xlabel="sent by all clients together (MB)", ylabel="personal accuracy at the end (%)")
+        ax.set(
+            xlabel="sent by all clients together (MB)",
+            ylabel=wording.axis(self.metric, "personal", " at the end"),
+        )
         grey = others(method_colours(self.methods))
         bar = f"; bars: ± one standard deviation over {seeds} seeds" if seeds > 1 else ""
-        title(ax, "Accuracy against bytes", f"mean over clients and seeds, up and left is better{bar}{grey}")
+        better = "up" if self.metric.higher_is_better else "down"
+        text = f"mean over clients and seeds, {better} and left is better{bar}{grey}"
+        title(ax, f"{wording.title(self.metric)} against bytes", text)
         draw_costs(ax, found)
         name_costs(ax, found, 8.5)
         return figure
@@ -142,7 +149,7 @@ class Pictures:
         figure.suptitle(f"{self.name}: {facts}", x=0.012, ha="left", fontsize=13, fontweight="bold")
         above, below = figure.subfigures(2, 1, height_ratios=(0.44, 0.56), hspace=0.04, squeeze=False).flat
         for ax, score in zip(above.subplots(1, 2), ("personal", "global"), strict=True):
-            accuracy(ax, self.methods, score, self.closing)
+            tested(ax, self.methods, score, self.closing)
         if not self.graphs:
             samples(below.subplots(), self.first)
             return figure

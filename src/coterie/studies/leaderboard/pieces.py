@@ -22,7 +22,7 @@ from coterie.runs.metrics import WorldMetrics
 from coterie.studies.leaderboard.columns import Column, counted
 from coterie.studies.sweep.folder import Job
 from coterie.studies.tuning.candidates import candidates
-from coterie.studies.tuning.trials import FIRST_SEED, Trial, best
+from coterie.studies.tuning.trials import FIRST_SEED, Trial, best, known_scores
 
 __all__ = [
     "FIGURES",
@@ -177,11 +177,7 @@ def trials(tuning: Iterable[Job], home: Path) -> dict[str, dict[str, Trial]]:
 def _trial(method: Mapping[str, Any], worlds: Sequence[WorldMetrics]) -> Trial:
     own = {f"train.{key}": value for key, value in method.get("train", {}).items()}
     values = {k: v for k, v in method.items() if k not in ("name", "train")} | own
-    return Trial(values, tuple(map(_validation, worlds)), sum(len(w.diverged[-1]) for w in worlds))
-
-
-def _validation(world: WorldMetrics) -> float:
-    """Average over the clients that have validation samples; one that diverged counts as 0."""
-    last = world.scores["validation"][-1].copy()
-    last[list(world.diverged[-1])] = 0.0
-    return float(np.nanmean(last))
+    metric = worlds[0].metric("validation")
+    known = (known_scores(w.scores["validation"][-1].tolist(), w.diverged[-1], metric) for w in worlds)
+    scores = tuple(float(np.mean(one)) for one in known)
+    return Trial(values, scores, sum(len(w.diverged[-1]) for w in worlds), metric)

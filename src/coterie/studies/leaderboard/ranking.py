@@ -21,7 +21,7 @@ __all__ = ["ALPHA", "Ranking", "cliques", "critical_difference", "ranking", "ran
 ALPHA = 0.05
 """Probability of finding a difference where there is none."""
 DIGITS = 6
-"""Accuracies that agree to so many digits are a tie."""
+"""Scores that agree to so many digits are a tie."""
 
 
 class Ranking(NamedTuple):
@@ -40,7 +40,7 @@ class Ranking(NamedTuple):
 def ranking(scores: Mapping[str, Mapping[str, float]]) -> Ranking | None:
     """Rank the methods that have a score in every column; None if fewer than two have.
 
-    `scores` are by column and method.
+    `scores` are by column and method, the larger the better.
     """
     columns = [column for column, found in scores.items() if found]
     complete = [m for m in _methods(scores) if all(m in scores[column] for column in columns)]

@@ -6,8 +6,10 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coterie.core.metric import ACCURACY, Metric
 from coterie.core.toml import flat
-from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
+from coterie.runs.tables import ABSENT, Cell, Table, percent
+from coterie.runs.wording import behind, heading, spread, text, title
 from coterie.storage.files import replace_file, to_json_bytes
 from coterie.studies.leaderboard.pieces import Request
 from coterie.studies.leaderboard.results import Known, numbers
@@ -18,21 +20,12 @@ __all__ = ["Board", "details", "over_all", "tables", "write"]
 
 _SIDE_BY_SIDE = 4
 """Columns of the board that fit into a terminal of 80 characters."""
-_SPARE = (
-    "global %",
-    "best over rounds %",
-    "gradients",
-    "models carried",
-    "MB sent",
-    "p (Holm)",
-    "hurt %",
-    "graph AUC",
-)
-"""Columns of the details that a narrow terminal goes without, the first one first."""
+_SPARE = ("gradients", "models carried", "MB sent", "p (Holm)", "hurt %", "graph AUC")
+"""Columns of the details that a narrow terminal goes without, after two of the metric."""
 
 _PICTURES = {
     "ranks.svg": "Mean ranks, with bars that join what cannot be told apart",
-    "cost.svg": "Accuracy against bytes, over all columns",
+    "cost.svg": "{metric} against bytes, over all columns",
 }
 """Pictures of the board, by their files."""
 
@@ -65,7 +58,8 @@ def write(folder: SweepFolder, request: Request, known: Known) -> Board:
 def markdown(values: Mapping[str, Any], pictures: Container[str]) -> str:
     """Write the whole board as Markdown: how it was made, pictures, all tables, and what is missing."""
     parts = [protocol(values)]
-    parts += [f"![{says}]({file})" for file, says in _PICTURES.items() if file in pictures]
+    metric = title(Metric.of(values))
+    parts += [f"![{says.format(metric=metric)}]({f})" for f, says in _PICTURES.items() if f in pictures]
     parts += [table.markdown(3) for table in (*tables(values), *details(values))]
     if gaps := missing(values):
         parts.append("### Dashes\n\n" + "\n".join(f"- {gap}" for gap in gaps))
@@ -85,18 +79,19 @@ def protocol(values: Mapping[str, Any]) -> str:
 
 
 def tables(values: Mapping[str, Any]) -> list[Table]:
-    """Make a table over all columns, if there are several, and tables of accuracy by families."""
+    """Make a table over all columns, if there are several, and tables of the metric by families."""
     done = [column for column in values["columns"] if column["best"]]
     found = [over_all(values)] if len(done) > 1 else []
-    return found + [_accuracies(values, columns) for columns in _packed(done)]
+    return found + [_measured(values, columns) for columns in _packed(done)]
 
 
 def _packed(columns: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Put families side by side, as long as their columns fit into a terminal."""
+    """Put families with one metric side by side, as long as their columns fit into a terminal."""
     packed: list[list[Mapping[str, Any]]] = []
-    for family in dict.fromkeys(column["family"] for column in columns):
-        own = [column for column in columns if column["family"] == family]
-        if packed and len(packed[-1]) + len(own) <= _SIDE_BY_SIDE:
+    for family, metric in dict.fromkeys((column["family"], Metric.of(column)) for column in columns):
+        own = [column for column in columns if column["family"] == family and Metric.of(column) == metric]
+        alike = packed and Metric.of(packed[-1][0]) == metric
+        if alike and len(packed[-1]) + len(own) <= _SIDE_BY_SIDE:
             packed[-1] += own
         else:
             packed.append(own)
@@ -105,12 +100,12 @@ def _packed(columns: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]
 
 def over_all(values: Mapping[str, Any]) -> Table:
     """Make the table over all columns: mean rank and largest loss."""
-    ranked, rows = values["ranking"], []
+    ranked, metric, rows = values["ranking"], Metric.of(values), []
     for label in _order(values):
         own = values["methods"][label]
         regret = own["regret"]
         rank = ABSENT if own["mean_rank"] is None else f"{own['mean_rank']:.1f}"
-        loss = ABSENT if regret is None else f"{100 * regret['points']:.1f}"
+        loss = text(metric, regret and regret["points"])
         first = ranked is not None and label == next(iter(ranked["mean_rank"]))
         where = ABSENT if regret is None else regret["column"]
         seconds = ABSENT if own["seconds"] is None else f"{own['seconds']['alone']:.1f}"
@@ -126,43 +121,50 @@ def over_all(values: Mapping[str, Any]) -> Table:
 
 
 def _ranks_note(values: Mapping[str, Any]) -> str:
-    text = "largest loss: points of accuracy behind the column's best."
+    metric = Metric.of(values)
+    said = f"largest loss: {behind(metric)} behind the column's best"
+    done = [column for column in values["columns"] if column["best"]]
+    others = [column["name"] for column in done if Metric.of(column) != metric]
+    said += f" (without {', '.join(others)}, measured otherwise)." if others else "."
     timed = {own["seconds"]["column"] for own in values["methods"].values() if own["seconds"]}
-    text += f" seconds: a run of one seed alone, in {', '.join(sorted(timed))}." if timed else ""
+    said += f" seconds: a run of one seed alone, in {', '.join(sorted(timed))}." if timed else ""
     ranked = values["ranking"]
     if not ranked or ranked["critical_difference"] is None:
-        return text
+        return said
     return (
         f"mean rank: among the {len(ranked['mean_rank'])} methods that ran in all {len(ranked['columns'])} "
         f"columns; two of them differ if their mean ranks do by {ranked['critical_difference']:.2f} "
-        f"(Nemenyi, 5 %; Friedman: p {_p(ranked['friedman_p'])}). {text}"
+        f"(Nemenyi, 5 %; Friedman: p {_p(ranked['friedman_p'])}). {said}"
     )
 
 
 def _p(value: float | None) -> str:
-    text = shown(value)
-    return text if text.startswith("<") else f"= {text}"
+    said = shown(value)
+    return said if said.startswith("<") else f"= {said}"
 
 
-def _accuracies(values: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> Table:
+def _measured(values: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> Table:
+    metric = Metric.of(columns[0])
     rows = [
-        [Cell(_named(values, label)), *(_score(column["cells"].get(label)) for column in columns)]
+        [Cell(_named(values, label)), *(_score(column["cells"].get(label), metric) for column in columns)]
         for label in _order(values)
     ]
     titles = "; ".join(f"{column['name']}: {column['title']}" for column in columns)
+    better = "" if metric == ACCURACY else f" {title(metric)}: {metric.direction}."
     return Table(
         ("method", *(column["name"].replace("-", " ") for column in columns)),
         rows,
-        f"Personal accuracy %: {', '.join(dict.fromkeys(column['family'] for column in columns))}",
+        f"Personal {metric.heading}: {', '.join(dict.fromkeys(column['family'] for column in columns))}",
         f"± over seeds; bold: the best, and those that a paired t-test with Holm's correction does not tell "
-        f"from it. {titles}.",
+        f"from it.{better} {titles}.",
     )
 
 
-def _score(cell: Mapping[str, Any] | None) -> Cell:
+def _score(cell: Mapping[str, Any] | None, metric: Metric) -> Cell:
     if cell is None or "why" in cell:
         return Cell(ABSENT)
-    return Cell(spread(cell["personal"]["mean"], cell["personal"]["std"]), bool(cell.get("as_good")))
+    own = cell["personal"]
+    return Cell(spread(metric, own["mean"], own["std"]), bool(cell.get("as_good")))
 
 
 def details(values: Mapping[str, Any]) -> list[Table]:
@@ -171,39 +173,46 @@ def details(values: Mapping[str, Any]) -> list[Table]:
 
 
 def _details(values: Mapping[str, Any], column: Mapping[str, Any]) -> Table:
+    metric = Metric.of(column)
+    peak = heading(metric, "best over rounds")
     titles = (
-        "method", "personal %", "p (Holm)", "worst 10 %", "hurt %", "surely hurt %", "global %", "MB sent",
-        "gradients", "models carried", "graph AUC", "best over rounds %",
+        "method", heading(metric, "personal"), "p (Holm)", "worst 10 %", "hurt %", "surely hurt %",
+        heading(metric, "global"), "MB sent", "gradients", "models carried", "graph AUC", peak,
     )  # fmt: skip
     cells = column["cells"]
     order = sorted((k for k in cells if "why" not in cells[k]), key=lambda k: cells[k]["loss"] or 0.0)
     groups = f"{column['groups']} group{'s'[: column['groups'] != 1]}"
+    below = "below" if metric.higher_is_better else "worse than"
+    better = "" if metric == ACCURACY else f" {title(metric)}: {metric.direction}."
     note = (
         f"{column['title']}: {column['clients']} clients, {groups}, {column['iterations']} "
-        f"iterations. p: against {column['best']}, the best. hurt: clients below their Local twin; surely: "
-        "with 95 % confidence. gradients: of one client. models carried: beside its own. best over rounds: "
-        "for comparison with papers that report it."
+        f"iterations.{better} p: against {column['best']}, the best. hurt: clients {below} their Local twin; "
+        "surely: with 95 % confidence. gradients: of one client. models carried: beside its own. best over "
+        "rounds: for comparison with papers that report it."
     )
-    rows = [_detail(values, label, cells[label]) for label in order]
+    rows = [_detail(values, label, cells[label], metric) for label in order]
     rows += [[_named(values, k), *[ABSENT] * (len(titles) - 1)] for k in cells if "why" in cells[k]]
-    return Table(titles, rows, f"{column['name']}: {column['family']}", note, spare=_SPARE)
+    spare = (heading(metric, "global"), peak, *_SPARE)
+    return Table(titles, rows, f"{column['name']}: {column['family']}", note, spare=spare)
 
 
-def _detail(values: Mapping[str, Any], label: str, cell: Mapping[str, Any]) -> list[str | Cell]:
+def _detail(
+    values: Mapping[str, Any], label: str, cell: Mapping[str, Any], metric: Metric
+) -> list[str | Cell]:
     peak, auc = cell["best_over_rounds"], cell["graph_auc"]
     return [
         _named(values, label),
-        _score(cell),
+        _score(cell, metric),
         shown(cell.get("p_holm")),
-        percent(cell["worst10"]),
+        text(metric, cell["worst10"]),
         percent(cell["hurt"]),
         percent(cell["surely_hurt"]),
-        percent(cell["global"]["mean"]),
+        text(metric, cell["global"]["mean"]),
         f"{cell['megabytes']:,.1f}",
         f"{cell['gradients']:,.0f}",
         ABSENT if (carried := cell.get("models_carried")) is None else f"{carried:.1f}",
         ABSENT if auc is None else f"{auc:.2f}",
-        percent(peak["mean"] if peak else None),
+        text(metric, peak["mean"] if peak else None),
     ]
 
 
@@ -244,7 +253,13 @@ def _csv(values: Mapping[str, Any]) -> str:
     import pandas as pd
 
     rows = [
-        {"column": column["name"], "family": column["family"], "method": label, **flat(_single(cell), "_")}
+        {
+            "column": column["name"],
+            "family": column["family"],
+            "method": label,
+            **flat(_single(cell), "_"),
+            "metric": Metric.of(column).name,
+        }
         for column in values["columns"]
         for label, cell in column["cells"].items()
     ]
@@ -277,7 +292,7 @@ def _pictures(values: Mapping[str, Any]) -> dict[str, bytes]:
         )
     }
     if costs := costs_of_board(values):
-        figures["cost"] = cost_diagram(costs, count)
+        figures["cost"] = cost_diagram(costs, count, Metric.of(values))
     return {
         f"{name}.{kind}": image(f, kind, dpi=150) for name, f in figures.items() for kind in ("png", "svg")
     }

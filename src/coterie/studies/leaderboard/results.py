@@ -9,36 +9,39 @@
     environment         versions, machine, commit, command, date (as of a run)
     methods             LABEL -> {"name": of the algorithm, "about": its first line, "mean_rank": null unless
                         it ran in all columns, "columns": in how many it ran, "regret": {"points", "column"}:
-                        the largest loss of accuracy against the best, a share of one, and where; or null,
+                        the largest loss against the best of a column with the board's metric, and where;
+                        or null,
                         "seconds": {"alone", "column"}: of a run of one seed of a column, by itself; or null}
+    metric              the metric of most columns, as in a run's `task.json`: that of all regrets
     columns             list, in the board's order, of
       name, family, title
       state             done, running, waiting, or left out
       why               a sentence, if it is left out
       clients, groups, classes, iterations, exchange_every, stars, model, dataset
                         null before there are figures
+      metric            what its cells hold, as in `task.json`; null before there are figures
       seconds           {"tuning", "figures"}: on the wall, all methods side by side
       best              the label of the best method that is no reference
       cells             LABEL -> a cell, or {"why": a sentence} for a method that cannot run here
-        personal        {"mean", "std" (over seeds, null for one), "seeds" [S]}: accuracy on the client's own
-                        distribution, mean over clients at the last iteration; shares of one
-        global          {"mean", "std"}: on all labels equally often
+        personal        {"mean", "std" (over seeds, null for one), "seeds" [S]}: the metric on the client's
+                        own distribution, mean over clients at the last iteration; accuracy is a share of one
+        global          {"mean", "std"}: on all labels equally often, or on samples of all clients
         worst10         mean over the worst tenth of the clients
-        hurt            share of clients below their Local twin, raw
+        hurt            share of clients worse than their Local twin, raw
         surely_hurt     share that is so with 95 % confidence; null where that is not known
-        best_over_rounds  {"mean", "t"}: the highest point of the curve, for comparison with papers alone
+        best_over_rounds  {"mean", "t"}: the best point of the curve, for comparison with papers alone
         megabytes       sent by all clients together, in 10^6 bytes
         gradients       of one client, mean
         models_carried  what a client remembers beside its model and optimiser, in models
         graph_auc       how well weights find the true groups; null without weights or groups
         diverged        clients without a finite model, of all seeds
         rank            among the methods of this column that are no references; null for one that is
-        loss            of accuracy against the best; negative for a reference above it
+        loss            how much worse than the best; negative for a reference that is better
         p_holm          of the paired t-test against the best over seeds, Holm-corrected over the column; null
                         for the best itself and where nothing varies
         as_good         true if that test does not tell it from the best
         setting         the chosen values of what was tuned
-        validation      {"mean", "std", "candidates"}: accuracy on validation samples while tuning
+        validation      {"mean", "std", "candidates"}: on validation samples while tuning
     ranking             null, or {"columns" [NAME], "mean_rank": LABEL -> rank, the best first, "friedman_p",
                         "critical_difference", "alpha", "cliques" [[LABEL]]}
 
@@ -47,13 +50,15 @@ A cell has `why` or all the other keys. JSON holds no NaN: what is not known is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from coterie.core.metric import ACCURACY, Metric
 from coterie.core.registry import describe, resolve
 from coterie.runs import Run
 from coterie.runs.environment import environment
@@ -96,7 +101,8 @@ Known: TypeAlias = dict[tuple[Path, ...], Figures]
 def numbers(folder: SweepFolder, request: Request, known: Known) -> dict[str, Any]:
     """Compute the board from what is done so far; what is read is added to what is `known`."""
     found = [_column(folder, request, column, known) for column in request.columns]
-    scores = {c["name"]: _scores(c["cells"]) for c in found if c["state"] == "done"}
+    scores = {c["name"]: _merits(c) for c in found if c["state"] == "done"}
+    metric = _usual_metric(found)
     ranked, alone = ranking(scores), _alone(folder, request)
     return {
         "format": FORMAT,
@@ -107,6 +113,7 @@ def numbers(folder: SweepFolder, request: Request, known: Known) -> dict[str, An
         "seeds": figure_seeds(request.seeds),
         "tuning_seeds": tuning_seeds(request),
         "candidates": request.candidates,
+        "metric": asdict(metric),
         "references": [label for label in request.methods if label in references()],
         "environment": environment(request.device),
         "methods": {
@@ -114,7 +121,7 @@ def numbers(folder: SweepFolder, request: Request, known: Known) -> dict[str, An
                 "name": name,
                 "about": describe(resolve("algorithm", name)),
                 "mean_rank": ranked.mean_rank.get(label) if ranked else None,
-                **_over_columns(found, label),
+                **_over_columns(found, label, metric),
                 "seconds": alone.get(label),
             }
             for label, name in request.methods.items()
@@ -135,17 +142,25 @@ def _alone(folder: SweepFolder, request: Request) -> dict[str, Any]:
     return found
 
 
-def _scores(cells: Mapping[str, Any]) -> dict[str, float]:
-    """List the accuracies of those that are ranked."""
-    return {k: v["personal"]["mean"] for k, v in cells.items() if v.get("rank") is not None}
+def _merits(column: Mapping[str, Any]) -> dict[str, float]:
+    """List what those that are ranked are ranked by, the larger the better whatever the metric."""
+    cells, metric = column["cells"], Metric.of(column)
+    return {k: metric.gain(v["personal"]["mean"], 0.0) for k, v in cells.items() if v.get("rank") is not None}
 
 
-def _over_columns(columns: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
-    cells = {column["name"]: column["cells"].get(label, {}) for column in columns}
-    losses = {name: cell["loss"] for name, cell in cells.items() if cell.get("loss") is not None}
+def _usual_metric(columns: Sequence[Mapping[str, Any]]) -> Metric:
+    """Find the metric of most columns, the first if there are several: losses in it can be compared."""
+    counts = Counter(Metric.of(column) for column in columns if column["metric"])
+    return counts.most_common(1)[0][0] if counts else ACCURACY
+
+
+def _over_columns(columns: Sequence[Mapping[str, Any]], label: str, metric: Metric) -> dict[str, Any]:
+    cells = [(column, column["cells"].get(label, {})) for column in columns]
+    ran = [(column, cell) for column, cell in cells if cell.get("loss") is not None]
+    losses = {column["name"]: cell["loss"] for column, cell in ran if Metric.of(column) == metric}
     worst = max(losses, key=lambda name: losses[name], default=None)
     regret = None if worst is None else {"points": losses[worst], "column": worst}
-    return {"columns": len(losses), "regret": regret}
+    return {"columns": len(ran), "regret": regret}
 
 
 def _column(folder: SweepFolder, request: Request, column: Column, known: Known) -> dict[str, Any]:
@@ -207,8 +222,8 @@ def _merged(runs: Sequence[Run]) -> tuple[list[WorldMetrics], dict[int, list[Wei
 def _facts(worlds: Sequence[WorldMetrics], runs: Sequence[Run]) -> dict[str, Any]:
     """Tell how a column was run."""
     if not worlds:
-        keys = ("clients", "groups", "classes", "iterations", "exchange_every", "stars", "model", "dataset")
-        return dict.fromkeys(keys)
+        sizes = ("clients", "groups", "classes", "iterations", "exchange_every", "stars")
+        return dict.fromkeys((*sizes, "model", "dataset", "metric"))
     first, setting = worlds[0], runs[0].config
     return {
         "clients": len(first.group),
@@ -219,6 +234,7 @@ def _facts(worlds: Sequence[WorldMetrics], runs: Sequence[Run]) -> dict[str, Any
         "stars": setting["exchange"]["stars"],
         "model": setting["model"]["name"],
         "dataset": setting["data"]["set"]["name"],
+        "metric": asdict(first.metric()),
     }
 
 
@@ -227,14 +243,17 @@ def _cells(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[Weight
     named = by_name(worlds)
     cells = {label: _cell(named[label], found) for label, found in summarize(worlds, weighed).items()}
     means = {k: m for k, cell in cells.items() if (m := cell["personal"]["mean"]) is not None}
-    ranked = {k: m for k, m in means.items() if k not in references()}
+    metric = worlds[0].metric() if worlds else ACCURACY
+    ranked = {k: metric.gain(m, 0.0) for k, m in means.items() if k not in references()}
     place = dict(zip(ranked, ranks(list(ranked.values())), strict=True))
     best = min(place, key=lambda k: place[k], default=None)
     others = [k for k in cells if k not in (best, *references())]
     p = dict(zip(others, holm([_p(cells[k], cells[best]) if best else None for k in others]), strict=True))
     for k, cell in cells.items():
         cell["rank"] = place.get(k)
-        cell["loss"] = round(means[best] - means[k], DIGITS) + 0.0 if best and k in means else None
+        cell["loss"] = (
+            round(metric.gain(means[best], means[k]), DIGITS) + 0.0 if best and k in means else None
+        )
         cell["p_holm"] = p.get(k)
         cell["as_good"] = k == best or _as_good(cell)
     return cells

@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from coterie.experiment import Experiment
 from coterie.runs.metrics import WorldMetrics, by_name, closing_phase
-from coterie.runs.plots.curves import accuracy
+from coterie.runs.plots.curves import tested
 from coterie.runs.plots.style import INK, method_colours, title
 from coterie.runs.summary import curve
 from coterie.studies.reproduce.statistics import over_seeds
@@ -43,7 +43,7 @@ def picture(parts: Mapping[str, tuple[Sequence[WorldMetrics], Experiment]]) -> F
         left, right = row.subplots(1, 2)
         left.set_ylim(*_range(methods))
         closing = closing_phase(tracks, experiment.plain())
-        accuracy(left, methods, "personal", closing)
+        tested(left, methods, "personal", closing)
         _losses(right, methods, closing)
         _mark_switch(left, _switch(experiment), experiment.train.iterations, "bottom")
         _mark_switch(right, _switch(experiment), experiment.train.iterations, "top")

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from coterie.core.metric import ACCURACY
 from coterie.runs.metrics import Floats, WorldMetrics
-from coterie.runs.tables import ABSENT, Cell, Table, spread
+from coterie.runs.tables import ABSENT, Cell, Table
+from coterie.runs.wording import spread
 from coterie.studies.paired import holm, paired, shown
 from coterie.studies.reproduce.settings import METHOD
 
@@ -69,7 +71,7 @@ def score_cell(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], score:
     """Write a mean and its deviation over seeds; the best of the rows with the same setting is bold."""
     means = [r[score]["mean"] for r in rows if r[setting] == row[setting] and r[score]["mean"] is not None]
     mean = row[score]["mean"]
-    return Cell(spread(mean, row[score]["std_seeds"]), mean is not None and mean == max(means))
+    return Cell(spread(ACCURACY, mean, row[score]["std_seeds"]), mean is not None and mean == max(means))
 
 
 def tests_table(found: Sequence[Mapping[str, Any]], name: str, column: str) -> list[Table]:

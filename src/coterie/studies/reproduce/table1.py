@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coterie.core.metric import ACCURACY
 from coterie.runs.metrics import WorldMetrics
 from coterie.runs.summary import summarize
-from coterie.runs.tables import ABSENT, Cell, Table, percent, spread
+from coterie.runs.tables import ABSENT, Cell, Table, percent
+from coterie.runs.wording import spread
 from coterie.studies.reproduce.settings import printed
 from coterie.studies.reproduce.statistics import paper_table, score_cell, tests, tests_table
 
@@ -59,6 +61,6 @@ def _cells(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[Ce
     for score in SCORES:
         line += [score_cell(row, rows, score, "clients"), Cell(percent(row[score]["std_clients"]))]
     paper, difference = row["paper"], row["difference"]
-    line.append(Cell(spread(paper["mean"], paper["std"]) if paper else ABSENT))
+    line.append(Cell(spread(ACCURACY, paper["mean"], paper["std"]) if paper else ABSENT))
     line.append(Cell(ABSENT if difference is None else f"{100 * difference:+.1f}"))
     return [*line, Cell(row["nearer"] or ABSENT)]

@@ -98,8 +98,8 @@ class EventReporter:
                 JobEvent(self.job, self.where, "learning", done=done, total=total, client_steps=steps)
             )
 
-    def evaluated(self, accuracy: Mapping[str, float]) -> None:
-        pass  # the accuracies of many jobs side by side would say nothing
+    def evaluated(self, personal: Mapping[str, float]) -> None:
+        pass  # the scores of many jobs side by side would say nothing
 
 
 def run_job(spec: JobSpec, folder: Path, where: str, report: Report) -> Outcome:

@@ -6,20 +6,21 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import RunError
+from coterie.core.metric import ACCURACY, Metric
 from coterie.core.toml import dumps
 from coterie.runs import free_name
 from coterie.runs.environment import environment
-from coterie.runs.tables import Cell, Table, spread
-from coterie.studies.tuning.trials import Trial, Tuning
+from coterie.runs.tables import Cell, Table
+from coterie.runs.wording import heading, spread
+from coterie.storage.files import finite
+from coterie.studies.tuning.trials import Trial, Tuning, is_share
 
 __all__ = ["Places", "markdown", "numbers", "places", "tables", "write"]
-
-_SCORE = "validation %"
 
 
 class Places(NamedTuple):
@@ -70,6 +71,7 @@ def numbers(tuning: Tuning) -> dict[str, Any]:
         "budget": tuning.budget,
         "tuning_seeds": list(tuning.seeds),
         "evaluation_seeds": list(tuning.experiment.seeds),
+        "metric": asdict(tuning.metric),
         "methods": {
             label: {
                 "chosen": tuning.chosen(label),
@@ -78,9 +80,9 @@ def numbers(tuning: Tuning) -> dict[str, Any]:
                 "candidates": [
                     {
                         "values": trial.values,
-                        "mean": trial.mean,
-                        "std_seeds": trial.std,
-                        "scores": list(trial.scores),
+                        "mean": finite(trial.mean),
+                        "std_seeds": finite(trial.std),
+                        "scores": finite(list(trial.scores)),
                         "diverged": trial.diverged,
                     }
                     for trial in trials
@@ -96,9 +98,9 @@ def tables(tuning: Tuning) -> list[Table]:
     """Make one table for each method; the chosen setting is bold."""
     drawn = []
     for label, trials in tuning.trials.items():
-        columns, best = _columns(trials), tuning.chosen(label)
+        columns, best = _columns(trials, tuning.metric), tuning.chosen(label)
         rows = [_cells(i, trial, i == best)[: len(columns)] for i, trial in enumerate(trials)]
-        words = columns[1 : columns.index(_SCORE)]
+        words = columns[1 : columns.index(_score(tuning.metric))]
         drawn.append(Table(columns, rows, title=_title(tuning, label), words=words))
     return drawn
 
@@ -118,13 +120,23 @@ def markdown(tuning: Tuning, facts: Mapping[str, Any]) -> str:
 
 
 def _protocol(tuning: Tuning) -> str:
+    metric = tuning.metric
+    better = "" if metric == ACCURACY else f" ({metric.direction})"
+    if is_share(metric):
+        lost = "a client that diverged counts as 0"
+    else:
+        lost = "a setting with which a client diverged comes after all others"
     return (
         f"{tuning.budget} settings of every method: its own first, then random draws without repetition, in "
         "which every value of a key comes about equally often; all there are, if they are fewer. They are "
-        "judged by the mean accuracy on the clients' validation samples at the last iteration, over clients "
-        f"and seeds {_listed(tuning.seeds)}; a client that diverged counts as 0. No test sample was used, "
+        f"judged by the mean {metric.title}{better} on the clients' validation samples at the last "
+        f"iteration, over clients and seeds {_listed(tuning.seeds)}; {lost}. No test sample was used, "
         f"and the seeds are others than those of the experiment itself ({_listed(tuning.experiment.seeds)})."
     )
+
+
+def _score(metric: Metric) -> str:
+    return heading(metric, "validation")
 
 
 def _listed(seeds: tuple[int, ...]) -> str:
@@ -138,13 +150,13 @@ def _title(tuning: Tuning, label: str) -> str:
     )
 
 
-def _columns(trials: tuple[Trial, ...]) -> list[str]:
+def _columns(trials: tuple[Trial, ...], metric: Metric) -> list[str]:
     lost = ["diverged"] if any(trial.diverged for trial in trials) else []
-    return ["", *(key.removeprefix("train.") for key in trials[0].values), _SCORE, *lost]
+    return ["", *(key.removeprefix("train.") for key in trials[0].values), _score(metric), *lost]
 
 
 def _cells(number: int, trial: Trial, chosen: bool) -> list[Cell]:
-    first, score = f"{'→ ' if chosen else ''}{number + 1}", spread(trial.mean, trial.std)
+    first, score = f"{'→ ' if chosen else ''}{number + 1}", spread(trial.metric, trial.mean, trial.std)
     texts = (first, *map(_shown, trial.values.values()), score, str(trial.diverged))
     return [Cell(text, chosen) for text in texts]
 

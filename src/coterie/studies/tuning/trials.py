@@ -8,19 +8,20 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
 from coterie.core.home import data_folder
+from coterie.core.metric import ACCURACY, Metric
 from coterie.engine.plan import Plan, choose_execution, prepare, tf32
 from coterie.engine.simulator import Simulator
 from coterie.engine.sinks import Progress
 from coterie.experiment import MOST_WORLDS, Experiment, World
 from coterie.studies.tuning.candidates import Candidate, candidates
 
-__all__ = ["Outcome", "Trial", "Tuning", "best", "outcome", "tune"]
+__all__ = ["Outcome", "Trial", "Tuning", "best", "is_share", "known_scores", "outcome", "tune"]
 
 FIRST_SEED = 1000
 """Tuning seeds count from here, and leave out those of the experiment."""
@@ -32,9 +33,11 @@ class Trial(NamedTuple):
     values: dict[str, Any]
     """Everything that is searched, as it was in this trial."""
     scores: tuple[float, ...]
-    """Mean validation accuracy over honest clients, of each seed; one that diverged counts as 0."""
+    """Mean over honest clients on validation samples, of each seed; NaN where none counts."""
     diverged: int
     """Honest clients without a finite model, of all seeds."""
+    metric: Metric = ACCURACY
+    """The measure of the scores."""
 
     @property
     def mean(self) -> float:
@@ -42,7 +45,14 @@ class Trial(NamedTuple):
 
     @property
     def std(self) -> float | None:
-        return statistics.stdev(self.scores) if len(self.scores) > 1 else None
+        return statistics.stdev(self.scores) if len(self.scores) > 1 and self.mean == self.mean else None
+
+    @property
+    def merit(self) -> tuple[bool, float]:
+        """The larger, the better: a client that diverged and does not count as 0 comes after all else."""
+        mean = self.metric.gain(self.mean, 0.0)
+        sound = not self.diverged or is_share(self.metric)
+        return sound, -math.inf if math.isnan(mean) else round(mean, 6)  # scores are float32
 
 
 class Tuning(NamedTuple):
@@ -58,6 +68,11 @@ class Tuning(NamedTuple):
     trials: dict[str, tuple[Trial, ...]]
     """The trials of each method, its own setting first."""
 
+    @property
+    def metric(self) -> Metric:
+        """The measure by which trials were judged."""
+        return next(iter(self.trials.values()))[0].metric
+
     def chosen(self, label: str) -> int:
         """Find the number of a method's best trial."""
         return best(self.trials[label])
@@ -67,8 +82,8 @@ class Outcome(NamedTuple):
     """One world at an evaluation."""
 
     world: World
-    accuracy: float
-    """Mean validation accuracy over honest clients."""
+    score: float
+    """Mean over honest clients on validation samples."""
     diverged: int
 
 
@@ -103,9 +118,21 @@ def tune(
 
 
 def best(trials: Sequence[Trial]) -> int:
-    """Find the trial with the highest mean, the first if there are several."""
-    means = [round(trial.mean, 6) for trial in trials]  # accuracies are float32
-    return means.index(max(means))
+    """Find the trial with the best mean, the first if there are several."""
+    merits = [trial.merit for trial in trials]
+    return merits.index(max(merits))
+
+
+def is_share(metric: Metric) -> bool:
+    """Tell whether a metric is a share of which 0 is the worst: what a client that diverged counts as."""
+    return metric.higher_is_better and metric.unit == "%"
+
+
+def known_scores(scores: Sequence[float], lost: Container[int], metric: Metric) -> list[float]:
+    """List the scores that count: those that are known, and 0 of a share for the lost; NaN if none does."""
+    instead = 0.0 if is_share(metric) else math.nan
+    known = [v for i, score in enumerate(scores) if (v := instead if i in lost else score) == v]
+    return known or [math.nan]
 
 
 def _name(label: str, number: int) -> str:
@@ -163,11 +190,15 @@ def _evaluated(plan: Plan, progress: Progress | None) -> list[Outcome]:
 
 
 def outcome(world: World, row: Mapping[str, Any]) -> Outcome:
-    """Judge one world by a row of `Simulator.evaluate`: attackers have no say, who diverged counts as 0."""
+    """Judge one world by a row of `Simulator.evaluate`: attackers have no say."""
     attackers = set(world.attackers.nonzero().flatten().tolist())
     lost = set(row["diverged"]) - attackers
-    accuracy = [0.0 if i in lost else a for i, a in enumerate(row["validation"]) if i not in attackers]
-    return Outcome(world, statistics.fmean(a for a in accuracy if a == a), len(lost))  # NaN: has no samples
+    scores = [math.nan if i in attackers else score for i, score in enumerate(row["validation"])]
+    return Outcome(world, statistics.fmean(known_scores(scores, lost, _metric(world))), len(lost))
+
+
+def _metric(world: World) -> Metric:
+    return world.experiment.task_kind.metrics[0]
 
 
 def _by_name(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
@@ -179,15 +210,16 @@ def _by_name(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
 
 
 def _leaders(outcomes: Iterable[Outcome]) -> dict[str, float]:
-    """Compute the accuracy of each method's best candidate as of now."""
+    """Compute the score of each method's best candidate as of now."""
     leaders: dict[str, float] = {}
     for those in _by_name(outcomes).values():
-        label, mean = those[0].world.label, statistics.fmean(o.accuracy for o in those)
-        leaders[label] = max(leaders.get(label, 0.0), mean)
+        label, mean = those[0].world.label, statistics.fmean(o.score for o in those)
+        leaders[label] = _metric(those[0].world).best([leaders.get(label, math.nan), mean])
     return leaders
 
 
 def _trial(candidate: Candidate, seeds: Sequence[int], outcomes: Sequence[Outcome]) -> Trial:
     """Judge one candidate; the settings of a grid count alike."""
-    scores = (statistics.fmean(o.accuracy for o in outcomes if o.world.seed == seed) for seed in seeds)
-    return Trial(candidate.values, tuple(scores), sum(o.diverged for o in outcomes))
+    scores = (statistics.fmean(o.score for o in outcomes if o.world.seed == seed) for seed in seeds)
+    lost = sum(o.diverged for o in outcomes)
+    return Trial(candidate.values, tuple(scores), lost, _metric(outcomes[0].world))
