@@ -20,7 +20,7 @@ def taught(task: Task, teacher: Tensor, label: Tensor | float, other: Tensor | f
     """Weigh the loss of the labels, and the divergence from a teacher's logits `[B, L]`."""
 
     def objective(outputs: Tensor, _features: Tensor, y: Tensor) -> Tensor:
-        return label * task.loss(outputs, y) + other * divergence(teacher, outputs)
+        return label * task.kind.mean_loss(outputs, y) + other * divergence(teacher, outputs)
 
     return objective
 

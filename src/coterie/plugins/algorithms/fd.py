@@ -70,7 +70,7 @@ class FD(Algorithm):
 
         def objective(outputs: Tensor, _: Tensor, y: Tensor) -> Tensor:
             apart = -(target[y] * (outputs / self.temperature).log_softmax(dim=-1)).sum(dim=-1)
-            return task.loss(outputs, y) + strength * ((weight > 0)[y] * apart).mean()
+            return task.kind.mean_loss(outputs, y) + strength * ((weight > 0)[y] * apart).mean()
 
         grads, loss, buffers = task.gradients(state, batch, objective=objective)
         return task.apply(state._replace(buffers=buffers), grads, batch.lr), {"loss": loss}

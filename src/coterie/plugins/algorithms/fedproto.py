@@ -70,7 +70,7 @@ class FedProto(Algorithm):
 
         def objective(outputs: Tensor, features: Tensor, y: Tensor) -> Tensor:
             apart = (features - common[y]).square().mean(dim=-1)
-            return task.loss(outputs, y) + strength * ((weight > 0)[y] * apart).mean()
+            return task.kind.mean_loss(outputs, y) + strength * ((weight > 0)[y] * apart).mean()
 
         grads, loss, buffers = task.gradients(state, batch, objective=objective)
         return task.apply(state._replace(buffers=buffers), grads, batch.lr), {"loss": loss}
