@@ -60,6 +60,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
         "train__optimizer": {"name": "adam", "weight_decay": 0.01},
     },
+    "a recurrent network that drops": {
+        "model": {"name": "tests.engine.nets:sequence", "kind": "gru", "dropout": 0.4},
+        "methods": {"KD-PDFL": {}, "Ditto": {}},
+        "train__iterations": 14,
+    },
     "answers of attackers": {
         "methods": {"CoBo": {"rho": 0.5}},
         "exchange__probe": 5,

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, ModelError
+from coterie.core.keyed_functions import keyed
 from coterie.core.optim import Optimizer
 from coterie.core.registry import build, describe_error, user_code
 from coterie.core.task import Task
+from coterie.core.types import Batch, State
 
 __all__ = ["build_model", "build_task", "input_type"]
 
@@ -27,8 +29,11 @@ def build_task(
     dtype: torch.dtype,
     optimizer: Optimizer,
     init: str,
+    samples: Tensor | None = None,
 ) -> Task:
     """Make a `Task` of the named model for samples of this shape and so many classes.
+
+    `samples` `[n, ...]`: some, on which random draws inside the model are looked for.
 
     Weights that the model brings along are found by building twice: what is drawn differs if the seeds do,
     what is brought does not.
@@ -49,7 +54,23 @@ def build_task(
             "torch's own generator, which is seeded here"
         )
     brought = tuple(k for k, v in own.items() if k not in drawn and _differ(v, fresh[k]))
-    return made if init == "given" or not brought else replace(made, brought=brought)
+    made = made if init == "given" or not brought else replace(made, brought=brought)
+    return made if samples is None else _differentiable(keyed(made, samples), samples)
+
+
+def _differentiable(task: Task, x: Tensor) -> Task:
+    """Try a gradient: a model that only autograd can differentiate is differentiated by that from then on."""
+    params, buffers = task.given()
+    floating = next(v.dtype for v in params.values())
+    x, labels = (x.to(floating) if x.is_floating_point() else x), torch.zeros(len(x), dtype=torch.int64)
+    batch = Batch(x, labels, torch.ones((), dtype=floating), torch.tensor(0))
+    for made in (task, replace(task, autograd=True)):
+        try:
+            made.gradients(State(params, buffers, {}, {}, {}), batch)
+        except Exception:  # whatever it is: a dry run tells of it
+            continue
+        return made
+    return task
 
 
 def build_model(

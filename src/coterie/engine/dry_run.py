@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.func import vmap
+from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
@@ -22,6 +21,7 @@ from coterie.core.sampling import Purpose
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
 from coterie.core.validation import ValidatingAlgorithm, same_tensors
+from coterie.engine.batching import entered
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 
@@ -55,15 +55,17 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     group_of_two = torch.zeros(2, dtype=torch.int64)
     start, label = stack.start([task.init_params(0)], group_of_two, 2), f"methods.{world.label}"
 
+    where = "" if task.alone else ", batched over clients"
+
     def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
         """Call the algorithm by the name of a call, or a function of it, for two clients at once."""
 
         def one(hyper: Tensors, *its: Any) -> Any:
             inner = group.method(hyper)
-            checked = ValidatingAlgorithm(inner=inner, its=label, where=", batched over clients")
+            checked = ValidatingAlgorithm(inner=inner, its=label, where=where)
             return getattr(checked, call)(task, *its) if isinstance(call, str) else call(checked, *its)
 
-        return _named(stack, group, lambda: vmap(one)(hyper, *args))
+        return _named(stack, group, lambda: task.mapped(one)(hyper, *args))
 
     def ctx(purpose: Purpose) -> Context:
         return stack.context(purpose, 0, two)
@@ -140,29 +142,14 @@ def _try_links(schedule: Schedule) -> None:
 def _named(stack: Stack, group: AlgorithmGroup, call: Callable[[], T]) -> T:
     """Make the call; an error names the layer in which it failed."""
     model, method = type(stack.task.model).__name__, type(group.algorithm).__name__
-    inside = [f"method {method} with model {model}"]
-
-    def enter(name: str, _module: nn.Module, _args: Any) -> None:
-        inside.append(name)
-
-    def leave(_module: nn.Module, _args: Any, _output: Any) -> None:
-        inside.pop()
-
-    hooks = []
-    for evaluated in stack.task.modules:
-        for name, module in evaluated.named_modules():
-            where = f"layer {name!r} ({type(module).__name__})" if name else f"model {type(module).__name__}"
-            hooks.append(module.register_forward_pre_hook(partial(enter, where)))
-            hooks.append(module.register_forward_hook(leave))
-    try:
-        return call()
-    except CoterieError:
-        raise
-    except Exception as error:
-        raise ModelError(
-            f"{inside[-1]} cannot be run batched over clients on samples of this shape and type: "
-            f"{describe_error(error)}"
-        ) from error
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with entered(stack.task) as inside:
+        inside[0] = f"method {method} with model {model}"
+        try:
+            return call()
+        except CoterieError:
+            raise
+        except Exception as error:
+            how = "" if stack.task.alone else " batched over clients"
+            raise ModelError(
+                f"{inside[-1]} cannot be run{how} on samples of this shape and type: {describe_error(error)}"
+            ) from error

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import vmap
 from torch.nn.functional import pad
 
 from coterie.core.algorithm import Algorithm, guard
@@ -273,7 +272,9 @@ class Exchanges:
 
             ctx = stack.context("offer", t, stack.to_device(numbers))
             probes = (stack.data.probe(numbers, t),) if mail.looks else ()
-            offers = vmap(offer)(_rows(group.hyper, sender), take_clients(state, sender), ctx, *probes)
+            offers = stack.task.mapped(offer)(
+                _rows(group.hyper, sender), take_clients(state, sender), ctx, *probes
+            )
         else:  # of one client or of many: tensors of the state
             offers = _rows(stack.task.select(state, group.algorithm.share), sender)
         offers = group.received(self._with_lies(group, state, who, offers, t), stack.dtype)
@@ -287,7 +288,7 @@ class Exchanges:
             return honest
         stack, numbers = self.stack, who[liars] + group.clients.start
         at = stack.to_device(liars)
-        lies = vmap(partial(group.attack.offer, stack.task))(
+        lies = stack.task.mapped(partial(group.attack.offer, stack.task))(
             take_clients(state, stack.to_device(who[liars])),
             _rows(honest, at),
             stack.data.probe(numbers, t),

@@ -16,10 +16,11 @@ import torch
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
 from coterie.core.model_factory import build_task
-from coterie.core.task import Task
+from coterie.core.task import Alone, Task
 from coterie.engine.analytic import analytic_model
+from coterie.engine.batching import batched_or_alone
 from coterie.engine.dry_run import dry_run
-from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution
+from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
 from coterie.engine.layout import Stack, stacks
 from coterie.engine.memory_budget import check_clients_fit
 from coterie.engine.sinks import Progress
@@ -55,6 +56,7 @@ class Plan(NamedTuple):
     def notices(self) -> list[str]:
         """List what is set but never happens, or given but not used, one sentence each."""
         found = [text for stack in self.stacks if (text := stack.task.notice)]
+        found += [_alone(stack.task.alone, stack) for stack in self.stacks if stack.task.alone]
         for member in (m for stack in self.stacks for m in stack.members):
             schedule, train = member.schedule, member.schedule.train
             closing = f", the last {train.personalize:.0%} of them local only" if train.personalize else ""
@@ -65,6 +67,21 @@ class Plan(NamedTuple):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
             found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
         return list(dict.fromkeys(found))
+
+
+def _alone(alone: Alone, stack: Stack) -> str:
+    """Say why the clients of a stack compute one at a time, and how long that takes."""
+    total = alone.seconds * stack.size * stack.iterations
+    return (
+        f"{alone.why}, so clients compute one at a time: {1000 * alone.seconds:.1f} ms a local step here, "
+        f"some {_duration(total)} for the local steps of all {stack.size} clients"
+    )
+
+
+def _duration(seconds: float) -> str:
+    units = ((86400, "days"), (3600, "hours"), (60, "minutes"))
+    size, unit = next(((s, u) for s, u in units if seconds >= 2 * s), (1, "seconds"))
+    return f"{max(1, round(seconds / size))} {unit}"
 
 
 def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
@@ -146,13 +163,18 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
         if key not in tasks:
             how = dtype, e.train.optimizer, e.train.init
-            tasks[key] = build_task(e.model.name, e.model.options, inputs, classes, *how)
+            train, batch = federation.train, min(e.train.batch, len(federation.train.index))
+            x, y = federation.pool[train.index[:batch]], train.label[:batch]
+            made = build_task(e.model.name, e.model.options, inputs, classes, *how, x)
+            tasks[key] = batched_or_alone(made, x, y)
         found.append(tasks[key])
     return found
 
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
     """Choose: by hand where all layers are known, else stacked; compiled if that is asked for, or pays."""
+    if stack.task.alone:
+        return OneByOneExecution(stack.task)
     experiment, known = (
         stack.experiment,
         analytic_model(stack.task, stack.members[0].federation.pool.shape[1:]),
@@ -160,7 +182,9 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
     parameters = sum(p.numel() for p in stack.task.model.parameters())
     work = float(parameters) * stack.size * experiment.train.iterations
     pays = work > WORTH_COMPILING and not (known and known.one_by_one and stack.device.type == "cpu")
-    compiled = experiment.compile == "on" or (experiment.compile == "auto" and pays)
+    # What meets functions on their way (`KeyedFunctions`) is not compiled.
+    wanted = experiment.compile == "on" or (experiment.compile == "auto" and pays)
+    compiled = wanted and not stack.task.draws
     if compiled and stack.device.type == "cpu" and not any(map(shutil.which, ("c++", "g++", "clang++"))):
         if progress:
             slower = "somewhat" if known else "some three times"

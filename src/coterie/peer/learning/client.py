@@ -42,6 +42,8 @@ from coterie.schedule import Schedule
 
 __all__ = ["Client", "ClientData", "LocalClient", "ReceivedMessage", "RecordChange", "Snapshot", "dry_run"]
 
+TRIED = 4
+"""Samples on which a model is tried before it learns."""
 AHEAD = 64
 """Iterations whose batches are drawn in one go."""
 
@@ -119,7 +121,7 @@ class Client:
         dtype = getattr(torch, e.dtype)
         inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
         return cls(
-            task=build_task(e.model.name, e.model.options, inputs, own.classes, *how),
+            task=build_task(e.model.name, e.model.options, inputs, own.classes, *how, own.train.x[:TRIED]),
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),
@@ -134,6 +136,10 @@ class Client:
             precision=e.exchange.precision,
             held=held,
         )
+
+    def few(self) -> tuple[Tensor, Tensor]:
+        """Return some training samples and their labels, to try the model on."""
+        return self.own.train.x[:TRIED], self.own.train.y[:TRIED]
 
     def first(self) -> State:
         """Return the state before the first iteration."""
