@@ -363,7 +363,7 @@ def test_predict_finds_columns_by_their_names(coterie: Command) -> None:
     Path("plain.csv").write_text("hum,rattle\n" + "\n".join(f"{k % 3 * 10},{k % 2}" for k in range(9)) + "\n")
     found = coterie("predict", "m.safetensors", "turned.csv").out
     assert found == coterie("predict", "m.safetensors", "plain.csv").out
-    assert len({line.partition(",")[0] for line in found.splitlines()[1:]}) > 1
+    assert len(set(found.splitlines()[1:])) > 3
 
 
 def test_plot_says_what_it_drew(coterie: Command, finished: Path) -> None:

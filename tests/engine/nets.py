@@ -275,3 +275,86 @@ def sentences(kind: str = "int64") -> tuple[Any, Any]:
     words = Stream(3, "sentences").integers(6, client=torch.arange(180), high=8)
     x = torch.where(words < 4, words + 4 * y[:, None], words)
     return x.numpy().astype(kind), y.numpy()
+
+
+# What cannot be batched, but runs.
+
+
+class Sequence(nn.Module):
+    """Eight numbers as four words of two; a recurrent network reads them, and may read in windows."""
+
+    def __init__(self, kind: str, dropout: float = 0.0, both: bool = False) -> None:
+        super().__init__()
+        made = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[kind]
+        self.net = made(2, 4, 2, batch_first=True, dropout=dropout, bidirectional=both)
+        self.out = nn.Linear(8 if both else 4, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(self.net(x.view(-1, 4, 2))[0][:, -1])
+        return out
+
+
+def sequence(inputs: Shape, classes: int, kind: str = "gru", dropout: float = 0.0) -> nn.Module:
+    return _between(inputs, classes, Sequence(kind, dropout, both=kind == "lstm"))
+
+
+class Packed(nn.Module):
+    """Reads words of unequal length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.LSTM(2, 4, 2, batch_first=True, dropout=0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = 1 + torch.arange(len(x)) % 4
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x.view(-1, 4, 2), lengths, batch_first=True, enforce_sorted=False
+        )
+        return self.net(packed)[1][0].transpose(0, 1).flatten(1)
+
+
+def packed(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, Packed())
+
+
+class Attending(nn.Module):
+    """Attention that drops: in an encoder, with weights wanted, and as a function."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 8, dropout=dropout, batch_first=True)
+        self.attention = nn.MultiheadAttention(4, 2, dropout=dropout, batch_first=True)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.encoder(x.view(-1, 2, 4))
+        h = self.attention(h, h, h)[0]
+        p = self.dropout if self.training else 0.0
+        h = F.scaled_dot_product_attention(h, h, h, is_causal=True, dropout_p=p)
+        return h.flatten(1)
+
+
+def attending(inputs: Shape, classes: int, dropout: float = 0.3) -> nn.Module:
+    return _between(inputs, classes, Attending(dropout))
+
+
+class Always(nn.Module):
+    """Drops in evaluation, too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, 0.5)
+
+
+def always(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, Always())
+
+
+class Noisy(nn.Module):
+    """Adds noise of the global generator."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.randn_like(x) if self.training else x
+
+
+def noisy(inputs: Shape, classes: int) -> nn.Module:
+    return _between(inputs, classes, Noisy())

@@ -16,11 +16,7 @@ from tests.engine.small import EVERY_METHOD, KINDS, experiment
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("deciding", ["'2' (Deciding)", "data-dependent"]),
-        ("forgetting", ["'2' (Forgetting)", "random"]),
         ("alpha_dropout", ["'2' (AlphaDropout)", "random"]),
-        ("recurrent", ["'2.lstm' (LSTM)"]),
-        ("cumulative", ["'2' (BatchNorm1d)"]),
         ("misfit", ["'0' (Linear)", "(4x6 and 7x3)"]),
         ("too_wide", ["puts out (4, 4) for 4 samples", "labels need (4, 3)", "3 classes"]),
         ("one_number", ["puts out (12,) for 4 samples", "labels need (4, 3)"]),

@@ -72,6 +72,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "exchange__probe": 5,
         "attack": {"name": "sign_flip", "share": 0.2},
     },
+    "a recurrent network that drops": {
+        "model": {"name": "tests.engine.nets:sequence", "kind": "gru", "dropout": 0.4},
+        "methods": {"KD-PDFL": {}, "Ditto": {}},
+        "train__iterations": 14,
+    },
     "answers of attackers": {
         "methods": {"CoBo": {"rho": 0.5}},
         "exchange__probe": 5,

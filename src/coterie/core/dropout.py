@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from coterie.core.streams import Stream
 
-__all__ = ["KEY", "StreamDropout", "with_streams"]
+__all__ = ["KEY", "StreamDropout", "dropped", "with_streams"]
 
 KEY = "stream_key"
 _SUPPORTED = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
@@ -33,12 +33,18 @@ class StreamDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        if self.p == 1:
-            return x * 0
-        shape = x.shape[:2] + (1,) * (x.dim() - 2) if self.whole_channels else x.shape
-        u = Stream(self.stream_key, self.purpose).uniform(shape.numel(), t=self.calls).reshape(shape)
+        stream = Stream(self.stream_key, self.purpose)
         self.calls += 1
-        return torch.where(u < self.p, 0.0, x / (1 - self.p)).to(x.dtype)
+        return dropped(x, self.p, stream, self.calls - 1, self.whole_channels)
+
+
+def dropped(x: Tensor, p: float, stream: Stream, call: int, whole_channels: bool) -> Tensor:
+    """Set a share p of the numbers, or of whole channels, to 0 by the mask of one call; scale the rest."""
+    if p == 1:
+        return x * 0
+    shape = x.shape[:2] + (1,) * (x.dim() - 2) if whole_channels else x.shape
+    u = stream.uniform(shape.numel(), t=call).reshape(shape)
+    return torch.where(u < p, 0.0, x / (1 - p)).to(x.dtype)
 
 
 def with_streams(model: nn.Module) -> nn.Module:

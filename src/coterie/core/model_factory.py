@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, ModelError
+from coterie.core.keyed_functions import keyed
 from coterie.core.messages import alike
 from coterie.core.model_choice import SAME, ModelChoice
 from coterie.core.optim import Optimizer
 from coterie.core.registry import build, describe_error, user_code
 from coterie.core.task import Task
 from coterie.core.task_kind import TaskKind
+from coterie.core.types import Batch, State
 
 __all__ = ["acquainted", "build_model", "build_task", "input_type", "with_proxy"]
 
@@ -31,10 +33,13 @@ def build_task(
     dtype: torch.dtype,
     optimizer: Optimizer,
     init: str,
+    samples: tuple[Tensor, Tensor] | None = None,
 ) -> Task:
     """Make a `Task` of this kind and the named model, for samples of this shape.
 
     `names`: of the classes, targets or tokens.
+
+    `samples`: some, with their targets, on which random draws inside the model are looked for.
 
     Weights that the model brings along are found by building twice: what is drawn differs if the seeds do,
     what is brought does not.
@@ -55,7 +60,23 @@ def build_task(
             "torch's own generator, which is seeded here"
         )
     brought = tuple(k for k, v in own.items() if k not in drawn and _differ(v, fresh[k]))
-    return made if init == "given" or not brought else replace(made, brought=brought)
+    made = made if init == "given" or not brought else replace(made, brought=brought)
+    return made if samples is None else _differentiable(keyed(made, samples[0]), *samples)
+
+
+def _differentiable(task: Task, x: Tensor, y: Tensor) -> Task:
+    """Try a gradient: a model that only autograd can differentiate is differentiated by that from then on."""
+    params, buffers = task.given()
+    floating = next(v.dtype for v in params.values())
+    x, y = (part.to(floating) if part.is_floating_point() else part for part in (x, y))
+    batch = Batch(x, y, torch.ones((), dtype=floating), torch.tensor(0))
+    for made in (task, replace(task, autograd=True)):
+        try:
+            made.gradients(State(params, buffers, {}, {}, {}), batch)
+        except Exception:  # whatever it is: a dry run tells of it
+            continue
+        return made
+    return task
 
 
 def acquainted(tasks: Sequence[Task]) -> tuple[Task, ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +20,16 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from coterie.core.dropout import KEY, with_streams
 from coterie.core.errors import ConfigError, ModelError
+from coterie.core.keyed_functions import KeyedFunctions
+from coterie.core.mapping import one_at_a_time
 from coterie.core.optim import Optimizer, Scale, Sgd
 from coterie.core.task_factory import classification
 from coterie.core.task_kind import TaskKind
 from coterie.core.types import Batch, Inbox, Info, Message, State, Tensors
 
-__all__ = ["Backend", "Gradient", "Objective", "Pull", "Role", "Task"]
+__all__ = ["Alone", "Backend", "Gradient", "Objective", "Pull", "Role", "Task"]
 
+T = TypeVar("T")
 Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A loss `[]` of outputs `[B, L]`, features `[B, F]` (the input of the head) and targets `[B]`."""
 Role = Literal["all", "base", "head", "norm"]
@@ -47,6 +50,15 @@ class Gradient(NamedTuple):
     """`[]`"""
     buffers: Tensors
     """All buffers after the forward pass, running statistics among them."""
+
+
+class Alone(NamedTuple):
+    """Why a model cannot be batched over clients, and what a step takes without."""
+
+    why: str
+    """The layer, and what it says."""
+    seconds: float
+    """Seconds of one local step of one client, as measured."""
 
 
 class Backend(Protocol):
@@ -76,6 +88,12 @@ class Task:
     """The layer that is not part of the base; if empty, the model's `head`, or its last layer that learns."""
     brought: tuple[str, ...] = ()
     """Tensors whose values come with the model and are not used: the layers' initialisation replaces them."""
+    draws: bool = False
+    """True if functions that the model calls draw random numbers, which are then keyed."""
+    autograd: bool = False
+    """True for a model that `torch.func.grad` cannot differentiate, such as one of packed sequences."""
+    alone: Alone | None = None
+    """Why clients compute one at a time; None: batched."""
     backend: Backend | None = field(default=None, repr=False)
     """Gradients and steps by other means than autograd, with the same results; set by a runtime."""
     foreign: tuple[Task, ...] = field(default=(), repr=False)
@@ -112,7 +130,7 @@ class Task:
     @property
     def random(self) -> bool:
         """True if a step of the model draws random numbers."""
-        return any(name.endswith(KEY) for name, _ in self._train.named_buffers())
+        return self.draws or any(name.endswith(KEY) for name, _ in self._train.named_buffers())
 
     @property
     def notice(self) -> str | None:
@@ -152,12 +170,17 @@ class Task:
             buffers = {k: v.clone() for k, v in state.buffers.items()}
             keys = {k: batch.key for k, _ in self._train.named_buffers() if k.endswith(KEY)}
             tensors = {**params, **buffers, **keys}
-            if objective is None:
-                return self.kind.mean_loss(functional_call(self._train, tensors, (batch.x,)), y), buffers
-            outputs, features = self._with_features(self._train, tensors, batch.x)
-            return objective(outputs, features, y), buffers
+            with KeyedFunctions(batch.key) if self.draws else nullcontext():
+                if objective is None:
+                    return self.kind.mean_loss(functional_call(self._train, tensors, (batch.x,)), y), buffers
+                outputs, features = self._with_features(self._train, tensors, batch.x)
+                return objective(outputs, features, y), buffers
 
-        grads, (value, buffers) = grad_and_value(loss, has_aux=True)(state.params)
+        grads, (value, buffers) = (
+            _by_autograd(loss, state.params)
+            if self.autograd
+            else grad_and_value(loss, has_aux=True)(state.params)
+        )
         return Gradient(grads, value, buffers)
 
     def apply(self, state: State, grads: Tensors, lr: Tensor | float, *, scale: Scale | None = None) -> State:
@@ -298,7 +321,7 @@ class Task:
         if count == 1 or any(m.dim() == CONVOLUTION for m in messages.values()):  # batched, these are slow
             each = [{k: m[i] for k, m in messages.items()} for i in range(count)]
             return torch.stack([see(self.merge(state, message)) for message in each])
-        return vmap(lambda message: see(self.merge(state, message)))(messages)
+        return self.mapped(lambda message: see(self.merge(state, message)))(messages)
 
     def look(self, see: Callable[[Task, State], Tensor], state: State, inbox: Inbox) -> Tensor:
         """Apply `see` to every sender's model with the task of the sender's architecture, `[K, ...]`.
@@ -329,6 +352,22 @@ class Task:
         device = next(iter(message.values())).device
         params, buffers = self.given()
         return State(params, {k: v.to(device) for k, v in buffers.items()}, {}, {}, {})
+
+    def mapped(self, call: Callable[..., T]) -> Callable[..., T]:
+        """Map a function that runs the model over the first axis of all tensors: batched, if it can be."""
+        return one_at_a_time(call) if self.alone else vmap(call)
+
+
+def _by_autograd(
+    loss: Callable[[Tensors], tuple[Tensor, Tensors]], params: Tensors
+) -> tuple[Tensors, tuple[Tensor, Tensors]]:
+    """Do what `torch.func.grad_and_value` with an auxiliary output does."""
+    leaves = {k: v.detach().requires_grad_() for k, v in params.items()}
+    with torch.enable_grad():
+        value, buffers = loss(leaves)
+    found = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
+    grads = dict(zip(leaves, found, strict=True))
+    return grads, (value.detach(), {k: v.detach() for k, v in buffers.items()})
 
 
 @contextmanager

@@ -11,8 +11,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
-from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
@@ -39,6 +37,7 @@ from coterie.core.validation import (
     same_tensors,
     validate_outputs,
 )
+from coterie.engine.batching import entered
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 
@@ -75,15 +74,17 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     proxy = first_proxy(task, "shared", 0)
     start = stack.start([task.init_params(0)], proxy, torch.zeros_like(two), torch.arange(2), 2, 2)
 
+    where = "" if task.alone else ", batched over clients"
+
     def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
         """Call the algorithm by the name of a call, or a function of it, for two clients at once."""
 
         def one(hyper: Tensors, *its: Any) -> Any:
             inner = group.method(hyper)
-            checked = ValidatingAlgorithm(inner=inner, its=label, where=", batched over clients")
+            checked = ValidatingAlgorithm(inner=inner, its=label, where=where)
             return getattr(checked, call)(task, *its) if isinstance(call, str) else call(checked, *its)
 
-        return _named(stack, group, lambda: vmap(one)(hyper, *args))
+        return _named(stack, group, lambda: task.mapped(one)(hyper, *args))
 
     def ctx(purpose: Purpose) -> Context:
         return stack.context(purpose, 0, two)
@@ -178,29 +179,14 @@ def _try_links(schedule: Schedule) -> None:
 def _named(stack: Stack, group: AlgorithmGroup, call: Callable[[], T]) -> T:
     """Make the call; an error names the layer in which it failed."""
     model, method = type(stack.task.model).__name__, type(group.algorithm).__name__
-    inside = [f"method {method} with model {model}"]
-
-    def enter(name: str, _module: nn.Module, _args: Any) -> None:
-        inside.append(name)
-
-    def leave(_module: nn.Module, _args: Any, _output: Any) -> None:
-        inside.pop()
-
-    hooks = []
-    for evaluated in stack.task.modules:
-        for name, module in evaluated.named_modules():
-            where = f"layer {name!r} ({type(module).__name__})" if name else f"model {type(module).__name__}"
-            hooks.append(module.register_forward_pre_hook(partial(enter, where)))
-            hooks.append(module.register_forward_hook(leave))
-    try:
-        return call()
-    except CoterieError:
-        raise
-    except Exception as error:
-        raise ModelError(
-            f"{inside[-1]} cannot be run batched over clients on samples of this shape and type: "
-            f"{describe_error(error)}"
-        ) from error
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with entered(stack.task) as inside:
+        inside[0] = f"method {method} with model {model}"
+        try:
+            return call()
+        except CoterieError:
+            raise
+        except Exception as error:
+            how = "" if stack.task.alone else " batched over clients"
+            raise ModelError(
+                f"{inside[-1]} cannot be run{how} on samples of this shape and type: {describe_error(error)}"
+            ) from error

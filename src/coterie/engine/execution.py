@@ -1,8 +1,9 @@
 """Ways to carry out local steps: by analytic gradients where layers are known, else by `vmap`.
 
 `AnalyticExecution` has the chain rule written out and descends in place; `VmapExecution` maps an algorithm's
-`local` over the axis of clients, compiled if that pays. Both give the models that each client would have
-alone; the engine chooses, and an algorithm's author never sees it.
+`local` over the axis of clients, compiled if that pays. `OneByOneExecution` takes client after client where a
+model cannot be batched. All give the models that each client would have alone; the
+engine chooses, and an algorithm's author never sees it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import dataclasses
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm
+from coterie.core.mapping import one_at_a_time
 from coterie.core.optim import Sgd
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, State, Tensors
@@ -40,6 +42,7 @@ __all__ = [
     "ClientRange",
     "Execution",
     "LocalStep",
+    "OneByOneExecution",
     "VmapExecution",
     "chosen",
     "client_ranges",
@@ -170,6 +173,21 @@ class VmapExecution(Execution):
             steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
         *new, loss = unflatten(steps[key](*leaves), [*layout[1 : 1 + len(given.state)], None])
         return State(*new), loss
+
+
+class OneByOneExecution(Execution):
+    """One client after the other by the algorithm's `local`, for models that cannot be batched."""
+
+    side_by_side = False
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def step(self, group: AlgorithmGroup, given: LocalStep) -> tuple[State, Tensor]:
+        def one(*parts: Any) -> tuple[State, Tensor]:
+            return step_alone(self.task, group, LocalStep(*parts))
+
+        return one_at_a_time(one)(*(part for part in given if part is not None))
 
 
 class _PerThread(threading.local):

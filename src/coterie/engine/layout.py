@@ -104,7 +104,7 @@ class AlgorithmGroup(NamedTuple):
         def one(hyper: Tensors, *given: Any) -> Any:
             return getattr(self.method(hyper), call)(task, *given)
 
-        return vmap(one)
+        return task.mapped(one)
 
     def received(self, messages: Message, dtype: torch.dtype) -> Message:
         """Make what arrives of the messages of S senders `[S, ...]`, in numbers of a model's type."""

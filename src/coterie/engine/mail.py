@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from coterie.core.algorithm import guard
 from coterie.core.precision import pack
@@ -82,7 +81,7 @@ class Party:
             ctx = stack.context("offer", t, stack.to_device(numbers))
             probes = (stack.data.probe(numbers, t),) if self.mail.looks else ()
             states = take_clients(self.state, sender)
-            offers = vmap(offer)(rows_of(group.hyper, sender), states, ctx, *probes)
+            offers = stack.task.mapped(offer)(rows_of(group.hyper, sender), states, ctx, *probes)
         else:  # of one client or of many: tensors of the state
             offers = rows_of(stack.task.select(self.state, group.algorithm.share), sender)
         offers = group.received(self._with_lies(who, offers, t), stack.dtype)
@@ -139,7 +138,7 @@ class Party:
             return honest
         stack, numbers = self.stack, who[liars] + group.clients.start
         at = stack.to_device(liars)
-        lies = vmap(partial(group.attack.offer, stack.task))(
+        lies = stack.task.mapped(partial(group.attack.offer, stack.task))(
             take_clients(self.state, stack.to_device(who[liars])),
             rows_of(honest, at),
             stack.data.probe(numbers, t),

@@ -17,10 +17,11 @@ from torch import Tensor
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
 from coterie.core.model_factory import acquainted, build_task, with_proxy
-from coterie.core.task import Task
+from coterie.core.task import Alone, Task
 from coterie.engine.analytic import analytic_model
+from coterie.engine.batching import batched_or_alone
 from coterie.engine.dry_run import dry_run
-from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution
+from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
 from coterie.engine.layout import Cast, Stack, stacks
 from coterie.engine.memory_budget import check_clients_fit
 from coterie.engine.sinks import Progress
@@ -58,6 +59,7 @@ class Plan(NamedTuple):
         """List what is set but never happens, or given but not used, one sentence each."""
         every = [one for stack in self.stacks for one in stack.together]
         found = [text for stack in every if (text := stack.task.notice)]
+        found += [_alone(stack.task.alone, stack) for stack in every if stack.task.alone]
         for member in (m for stack in self.stacks for m in stack.members):
             schedule, train = member.schedule, member.schedule.train
             closing = f", the last {train.personalize:.0%} of them local only" if train.personalize else ""
@@ -68,6 +70,21 @@ class Plan(NamedTuple):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
             found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
         return list(dict.fromkeys(found))
+
+
+def _alone(alone: Alone, stack: Stack) -> str:
+    """Say why the clients of a stack compute one at a time, and how long that takes."""
+    total = alone.seconds * stack.size * stack.iterations
+    return (
+        f"{alone.why}, so clients compute one at a time: {1000 * alone.seconds:.1f} ms a local step here, "
+        f"some {_duration(total)} for the local steps of all {stack.size} clients"
+    )
+
+
+def _duration(seconds: float) -> str:
+    units = ((86400, "days"), (3600, "hours"), (60, "minutes"))
+    size, unit = next(((s, u) for s, u in units if seconds >= 2 * s), (1, "seconds"))
+    return f"{max(1, round(seconds / size))} {unit}"
 
 
 def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
@@ -149,17 +166,19 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         e = world.experiment
         inputs, names, init = tuple(federation.pool.shape[1:]), federation.classes, e.train.init
         how, proxy = (e.task_kind, dtype, e.train.optimizer, init), world.algorithm.proxy
+        train, batch = federation.train, min(e.train.batch, len(federation.train.index))
+        x, y = federation.pool[train.index[:batch]], train.label[:batch]
         every = []
         for model in e.architectures:
             key = f"{model!r} {e.task!r} {e.train.optimizer!r} {inputs} {len(names)} {init == 'given'}"
             if key not in tasks:
-                tasks[key] = build_task(model.name, model.options, inputs, names, *how)
+                tasks[key] = build_task(model.name, model.options, inputs, names, *how, (x, y))
             every.append(tasks[key])
         cast = _cast(every, architectures(world, federation))
         group = *map(id, cast.tasks), repr(proxy)
         if group not in together:
-            known = acquainted(cast.tasks)
-            together[group] = tuple(with_proxy(task, proxy, inputs, names, init) for task in known)
+            known = (with_proxy(task, proxy, inputs, names, init) for task in acquainted(cast.tasks))
+            together[group] = tuple(batched_or_alone(task, x, y) for task in known)
         found.append(cast._replace(tasks=together[group]))
     return found
 
@@ -174,6 +193,8 @@ def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
     """Choose: by hand where all layers are known, else stacked; compiled if that is asked for, or pays."""
+    if stack.task.alone:
+        return OneByOneExecution(stack.task)
     experiment, known = (
         stack.experiment,
         analytic_model(stack.task, stack.members[0].federation.pool.shape[1:]),
@@ -181,7 +202,9 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
     parameters = sum(p.numel() for p in stack.task.model.parameters())
     work = float(parameters) * stack.size * experiment.train.iterations
     pays = work > WORTH_COMPILING and not (known and known.one_by_one and stack.device.type == "cpu")
-    compiled = experiment.compile == "on" or (experiment.compile == "auto" and pays)
+    # What meets functions on their way (`KeyedFunctions`) is not compiled.
+    wanted = experiment.compile == "on" or (experiment.compile == "auto" and pays)
+    compiled = wanted and not stack.task.draws
     if compiled and stack.device.type == "cpu" and not any(map(shutil.which, ("c++", "g++", "clang++"))):
         if progress:
             slower = "somewhat" if known else "some three times"

@@ -99,7 +99,7 @@ class Simulator:
         self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
         self.exchange_gradients = torch.zeros_like(self.bytes)
         """Gradients of each world that were taken in exchanges, not in local steps."""
-        self._recorder = _recorder(stack, self.clients) if record else None
+        self._recorder = _recorder(stack, self.clients) if record and not stack.task.alone else None
         self.exchanges = Exchanges(stack, self.clients, self._recorder)
         self.foresee = self.exchanges.foresee
         """Draws who meets in an exchange ahead of time."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch.func import vmap
 from torch.utils._pytree import tree_map
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
@@ -17,7 +16,8 @@ from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_proxy, first_row
 from coterie.core.types import Batch, Context, Foreign, Inbox, Info, Message, Probe, Start, State
 from coterie.engine.batches import StackedData
-from coterie.engine.execution import LocalStep, VmapExecution
+from coterie.engine.batching import batched_or_alone
+from coterie.engine.execution import LocalStep, OneByOneExecution, VmapExecution
 from coterie.engine.layout import AlgorithmGroup
 from coterie.peer.learning.client import Act, Client, ReceivedMessage
 
@@ -41,7 +41,7 @@ class Twin:
     def __init__(self, client: Client, federation: Federation, at: int) -> None:
         """Put the twin in place `at` among the federation's clients."""
         self.client, self.at = client, slice(at, at + 1)
-        self.task, self.algorithm = client.task, client.algorithm
+        self.task, self.algorithm = batched_or_alone(client.task, *client.few()), client.algorithm
         self.data = StackedData.of(
             [federation],
             [client.seed],
@@ -54,7 +54,7 @@ class Twin:
         self.group = AlgorithmGroup(
             self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool), client.precision
         )
-        self.execution = VmapExecution(self.task)
+        self.execution = OneByOneExecution(self.task) if self.task.alone else VmapExecution(self.task)
         self.learns = client.attack is None or client.attack.trains
         self.state = self.first()
 
@@ -105,7 +105,7 @@ class Twin:
         if (attack := self.client.attack) is None:
             return self._received(honest)
         given = state, honest, probe, self._context("attack", t)
-        lie: Message = vmap(lambda *its: attack.offer(self.task, *its))(*given)
+        lie: Message = self.task.mapped(lambda *its: attack.offer(self.task, *its))(*given)
         return self._received(lie)
 
     def _received(self, message: Message) -> Message:
@@ -133,7 +133,7 @@ class Twin:
         )
         guarded = guarded_mix if act == "mix" else guarded_adopt
         given = self.state, inbox, self._probe(t), self._context(act, t)
-        self.state, info = vmap(lambda *its: guarded(self.algorithm, self.task, *its))(*given)
+        self.state, info = self.task.mapped(lambda *its: guarded(self.algorithm, self.task, *its))(*given)
         return info
 
     def _vmapped(

@@ -50,6 +50,8 @@ __all__ += ["dry_run"]
 Act = Literal["mix", "adopt"]
 Way: TypeAlias = int | Literal["own"] | None
 """The way in which a message is heard: among the own, at a place of `Inbox.foreign`, or not at all."""
+TRIED = 4
+"""Samples on which a model is tried before it learns."""
 AHEAD = 64
 """Iterations whose batches are drawn in one go."""
 
@@ -130,7 +132,8 @@ class Client:
         dtype = getattr(torch, e.dtype)
         inputs, names, init = tuple(own.train.x.shape[1:]), own.names, e.train.init
         how, proxy = (e.task_kind, dtype, e.train.optimizer, init), world.algorithm.proxy
-        built = [build_task(one.name, one.options, inputs, names, *how) for one in architectures.models]
+        few = own.train.x[:TRIED], own.train.y[:TRIED]
+        built = [build_task(one.name, one.options, inputs, names, *how, few) for one in architectures.models]
         tasks = tuple(with_proxy(task, proxy, inputs, names, init) for task in acquainted(built))
         return cls(
             task=tasks[architectures.own],
@@ -150,6 +153,10 @@ class Client:
             architectures=architectures,
             tasks=tasks,
         )
+
+    def few(self) -> tuple[Tensor, Tensor]:
+        """Return some training samples and their labels, to try the model on."""
+        return self.own.train.x[:TRIED], self.own.train.y[:TRIED]
 
     def first(self) -> State:
         """Return the state before the first iteration."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Gt
@@ -39,6 +39,8 @@ __all__ = ["DefKT"]
 @dataclass(frozen=True)
 class DefKT(Algorithm):
     """Takes over one neighbour's model, after that and the own one taught each other on own samples."""
+
+    needs_classes: ClassVar[bool] = True
 
     adoption: Adoption = "ignore"
     """The use that a neighbour makes of the star's broadcast: `replace` its own model, `average` half and

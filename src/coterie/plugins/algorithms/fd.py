@@ -19,7 +19,7 @@ and augmentation under non-IID private data. 2018.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Gt
@@ -46,6 +46,8 @@ __all__ = ["FD"]
 @dataclass(frozen=True)
 class FD(Algorithm):
     """Distillation from the others' mean outputs for each label; sends a table, no model."""
+
+    needs_classes: ClassVar[bool] = True
 
     adoption: Adoption = "average"
     """The use that a neighbour makes of the star's table: `replace` its targets, `average` half and half,

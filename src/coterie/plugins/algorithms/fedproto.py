@@ -20,7 +20,7 @@ AAAI 2022.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from annotated_types import Ge
@@ -48,6 +48,8 @@ __all__ = ["FedProto"]
 @dataclass(frozen=True)
 class FedProto(Algorithm):
     """Features drawn to the labels' mean features, of all heard; sends a table, no model."""
+
+    needs_classes: ClassVar[bool] = True
 
     adoption: Adoption = "average"
     """The use that a neighbour makes of the star's table: `replace` its prototypes, `average` half and

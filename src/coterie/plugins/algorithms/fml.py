@@ -17,7 +17,7 @@ Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu, Wu: Federated mutual learning. 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge, Le
@@ -39,6 +39,8 @@ __all__ = ["FML", "proxy_model", "remembering"]
 @dataclass(frozen=True)
 class FML(Algorithm):
     """A private model and a common one that is averaged teach each other; two gradients a step."""
+
+    needs_classes: ClassVar[bool] = True
 
     proxy: ModelOption = SAME
     """φ: the model that travels, by name or as a table such as `{ name = "mlp", hidden = [16] }`; `same`: of
