@@ -415,9 +415,10 @@ def two_architectures(algorithm: Algorithm) -> None:
     narrow = nn.Sequential(
         nn.Linear(FEATURES, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, CLASSES)
     )
-    ours, theirs = acquainted((w.task, Task(narrow.double(), optimizer=w.task.optimizer)))
+    narrower = Task(narrow.double(), optimizer=w.task.optimizer, proxy=w.task.proxy)
+    ours, theirs = acquainted((w.task, narrower))
     state, box, told, probe = met(algorithm)
-    start = Start(*theirs.init_params(7), pick(w.starts, 1).row, pick(w.starts, 1).group)
+    start = Start(*theirs.init_params(7), *pick(w.starts, 1)[2:])
     other = algorithm.init(theirs, start, pick(moment(w, "init", 0), 1))
     sent = algorithm.offer(theirs, other, pick(w.probes, 1), pick(moment(w, "offer", 3), 1))
     own = algorithm.offer(ours, state, probe, pick(moment(w, "offer", 3), 0))
