@@ -17,6 +17,7 @@ from coterie.core.toml import dumps
 from coterie.peer.identity.authority import Authority, request
 from coterie.peer.observability.status_server import CallCounters, StatusServer
 from coterie.peer.persistence import journal
+from coterie.storage import model_file
 from tests.cli.conftest import Command, Refused
 
 PEER: dict[str, Any] = {
@@ -230,6 +231,38 @@ def test_swarm_and_replay_mistakes(refused: Refused) -> None:
         (("replay", "."), "no journal.jsonl"),
     ):
         assert told in refused(*words)
+
+
+def test_a_swarm_of_two_architectures_then_export_predict_and_replay(coterie: Command) -> None:
+    models = '[{ name = "mlp", hidden = [5] }, { name = "mlp", hidden = [4, 3] }]'
+    answer = coterie(
+        *("swarm", "-n", "2", "--preset", "small.toml", "--iterations", "40", "--rate", "50"),
+        *("--out", "out", "--no-plots", "--set", "data.set.groups=1", "--set", f"model={models}"),
+        *("--set", "train.personalize=0"),
+    )
+    assert answer.code == 0, answer.err
+    states = [Path("out") / "peers" / name / "state" for name in ("p0", "p1")]
+    heard = [row for state in states for row in journal.read(state / "journal.jsonl") if row["kind"] == "mix"]
+    assert heard
+    again = coterie("replay", "out")
+    assert (again.code, again.out.count("yes")) == (0, 2)
+    hidden = set()
+    for name, state in zip(("p0", "p1"), states, strict=True):
+        answer = coterie("peer", "export", state)
+        assert answer.code == 0, answer.err
+        assert f"{name}.safetensors  (mlp, 3 classes" in answer.out
+        Path("rows.csv").write_text("a,b,c,d,e,f\n1,2,3,4,5,6\n")
+        assert coterie("predict", f"{name}.safetensors", "rows.csv").code == 0
+        hidden.add(tuple(model_file.load(Path(f"{name}.safetensors"))[0].options["hidden"]))
+    assert hidden == {(5,), (4, 3)}
+
+
+def test_nothing_to_export(refused: Refused, tmp_path: Path) -> None:
+    assert "there is no such file or folder" in refused("peer", "export", "nowhere")
+    assert "is not the state folder of a peer" in refused("peer", "export", ".")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "journal.jsonl").touch()
+    assert "has not saved a model yet" in refused("peer", "export", "state")
 
 
 def test_swarm_then_replay(coterie: Command) -> None:

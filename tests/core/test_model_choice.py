@@ -15,6 +15,7 @@ from coterie.core.optim import Adam
 from coterie.core.registry import build, options
 from coterie.core.sampling import first_proxy
 from coterie.core.task import Task
+from coterie.core.task_factory import classification
 from coterie.core.values import allowed
 from coterie.plugins.algorithms.fml import FML
 
@@ -45,12 +46,15 @@ def test_it_is_explained_to_the_user() -> None:
     assert allowed(int) == "whole number"
 
 
+NAMES = ("a", "b", "c", "d")
+
+
 def own(init: str = "shared") -> Task:
-    return build_task("mlp", {"hidden": [5]}, (2, 3), 4, torch.float64, Adam(), init)
+    return build_task("mlp", {"hidden": [5]}, (2, 3), NAMES, classification(), torch.float64, Adam(), init)
 
 
 def test_the_proxy_is_a_model_of_its_own_with_the_same_optimiser_and_type() -> None:
-    task = with_proxy(own(), chosen({"name": "mlp", "hidden": [3]}), (2, 3), 4, "shared")
+    task = with_proxy(own(), chosen({"name": "mlp", "hidden": [3]}), (2, 3), NAMES, "shared")
     assert task.proxy is not None
     assert [list(p.shape) for p in task.proxy.given()[0].values()] == [[3, 6], [3], [4, 3], [4]]
     assert task.proxy.optimizer == Adam()
@@ -62,12 +66,12 @@ def test_the_proxy_is_a_model_of_its_own_with_the_same_optimiser_and_type() -> N
 
 def test_without_one_there_is_none() -> None:
     task = own()
-    assert with_proxy(task, None, (2, 3), 4, "shared") is task
+    assert with_proxy(task, None, (2, 3), NAMES, "shared") is task
     assert first_proxy(task, "shared", 0) == ({}, {})
 
 
 def test_all_clients_of_a_seed_begin_with_the_same_proxy_which_is_not_their_own_model() -> None:
-    task = with_proxy(own(), SAME, (2, 3), 4, "shared")
+    task = with_proxy(own(), SAME, (2, 3), NAMES, "shared")
     first, again, other = (first_proxy(task, "independent", seed)[0] for seed in (0, 0, 1))
     assert all(torch.equal(v, again[k]) for k, v in first.items())
     assert not torch.equal(first["1.weight"], other["1.weight"])
@@ -75,11 +79,11 @@ def test_all_clients_of_a_seed_begin_with_the_same_proxy_which_is_not_their_own_
 
 
 def test_given_weights_are_the_proxys_too() -> None:
-    task = with_proxy(own("given"), SAME, (2, 3), 4, "given")
+    task = with_proxy(own("given"), SAME, (2, 3), NAMES, "given")
     assert all(torch.equal(v, task.given()[0][k]) for k, v in first_proxy(task, "given", 5)[0].items())
 
 
 def test_among_different_architectures_one_must_be_named() -> None:
     mixed = replace(own(), foreign=(own(),))
     with pytest.raises(ConfigError, match='name one for all of them, such as proxy = "mlp"'):
-        with_proxy(mixed, SAME, (2, 3), 4, "shared")
+        with_proxy(mixed, SAME, (2, 3), NAMES, "shared")

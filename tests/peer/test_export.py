@@ -164,6 +164,12 @@ def test_what_cannot_be_exported_is_told_with_the_remedy(tmp_path: Path, spoil: 
         trained_model(tmp_path / "p0")
 
 
+def test_a_method_that_predicts_with_more_than_a_model_is_told(tmp_path: Path) -> None:
+    lived(tmp_path, method="kNN-Per")
+    with pytest.raises(CoterieError, match="kNN-Per predicts with more than a model"):
+        trained_model(tmp_path / "p0")
+
+
 @pytest.mark.parametrize(
     ("where", "says"),
     [("nowhere", "there is no such file or folder"), (".", "is not the state folder of a peer")],

@@ -17,7 +17,10 @@ from coterie.core.errors import ConfigError, RunError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Data", "Device", "Jobs", "Json", "Seeds", "Sets", "found", "leave", "overrides", "starting"]
+    from coterie.core.trained_model import ModelCard
+
+__all__ = ["Data", "Device", "Jobs", "Json", "Seeds", "Sets"]
+__all__ += ["found", "leave", "overrides", "starting", "tell_model"]
 
 Sets = Annotated[
     list[str] | None,
@@ -84,6 +87,19 @@ def found(run: Path) -> Path:
     raise RunError(
         f"{run} is not a run folder: there is no such folder{elsewhere}; coterie ls runs lists what there is"
     )
+
+
+def tell_model(out: Path, card: ModelCard) -> None:
+    """Say what a trained model is that was written to a file."""
+    scored = "" if card.score is None else f", {card.metric} {card.score:.3f} on {card.tested} test samples"
+    typer.echo(f"model     {out}  ({card.architecture}, {len(card.classes)} classes{scored})")
+    if card.shifts:
+        typer.secho(
+            f"note: the client saw its data through the shift {', '.join(card.shifts)} of the experiment, "
+            "which is not in the model: inputs and labels are as the client sees and names them",
+            fg="yellow",
+            err=True,
+        )
 
 
 def leave(console: Console, stopped: BaseException, again: Sequence[str]) -> NoReturn:

@@ -25,20 +25,11 @@ def export(
 
       coterie predict client-3.safetensors rows.csv
     """
-    from coterie.cli.common import found
+    from coterie.cli.common import found, tell_model
     from coterie.runs import Run
     from coterie.storage.model_file import save
 
     opened = Run(found(run))
     model = opened.model(method, opened.config["seeds"][0] if seed is None else seed, client)
     save(out, model.card, model.net.state_dict())
-    card = model.card
-    scored = "" if card.score is None else f", {card.metric} {card.score:.3f} on {card.tested} test samples"
-    typer.echo(f"model     {out}  ({card.architecture}, {len(card.classes)} classes{scored})")
-    if card.shifts:
-        typer.secho(
-            f"note: the client saw its data through the shift {', '.join(card.shifts)} of the experiment, "
-            "which is not in the model: inputs and labels are as the client sees and names them",
-            fg="yellow",
-            err=True,
-        )
+    tell_model(out, model.card)

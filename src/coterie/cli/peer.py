@@ -96,16 +96,17 @@ def export(
     The file has the weights as plain PyTorch names them, and in its metadata what goes in and comes out:
     architecture, columns, scaling, classes. It is the model as it was last saved (every `save` seconds).
 
-    Example:  coterie peer export state -o ward.safetensors
+    Examples:
+
+      coterie peer export state -o ward.safetensors
+
+      coterie predict ward.safetensors rows.csv
     """
-    from coterie.cli.peer_table import percent
+    from coterie.cli.common import tell_model
     from coterie.peer.export import trained_model
     from coterie.storage import model_file
 
     card, tensors = trained_model(state)
     path = out or Path(f"{card.client}.safetensors")
     model_file.save(path, card, tensors)
-    typer.echo(
-        f"{path}  {card.architecture} of {card.client}, {card.method}, iteration {card.iteration}, accuracy "
-        f"{percent(card.score)} on {card.tested} test samples of its own"
-    )
+    tell_model(path, card)

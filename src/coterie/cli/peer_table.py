@@ -33,7 +33,7 @@ def table(status: Mapping[str, Any]) -> RenderableType:
     of = "" if status["iterations"] is None else f" of {status['iterations']}"
     head = (
         f"[bold]{escape(status['peer'])}[/bold] at {escape(status['address'])}, run {escape(status['run'])}, "
-        f"{escape(status['method'])}, {status['state']}\n"
+        f"{escape(status['method'])}{escape(_model(status))}, {status['state']}\n"
         f"iteration {status['t']}{of} ({status['rate'] or 0:.0f}/s), {status['exchanges']} exchanges, "
         f"{status['bytes_sent'] / 1e6:.1f} MB sent, {count} connection{'s' * (count != 1)}\n"
         f"{metric.title} {compact(metric, evaluated.get('personal'))} personal, "
@@ -74,3 +74,9 @@ def table(status: Mapping[str, Any]) -> RenderableType:
     if status["fault"]:
         parts.append(Text(f"fault: {status['fault']}", style="red"))
     return Group(*parts)
+
+
+def _model(status: Mapping[str, Any]) -> str:
+    """Name the peer's architecture where there are several."""
+    architecture = status.get("architecture")
+    return f" with {architecture}" if architecture else ""

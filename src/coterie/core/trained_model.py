@@ -11,13 +11,14 @@ import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
+from coterie.core.algorithm import Algorithm
 from coterie.core.data import Scaling
 from coterie.core.errors import ModelError
 from coterie.core.model_factory import build_model
 from coterie.core.registry import explain
 from coterie.core.types import Tensors
 
-__all__ = ["ModelCard", "TrainedModel", "state_dict"]
+__all__ = ["ModelCard", "TrainedModel", "refuse_more_than_a_model", "state_dict"]
 
 
 ROWS = 1024
@@ -165,6 +166,15 @@ class TrainedModel(nn.Module):
             x = (x.sign() * x.double().abs().log1p()).float()
         outputs: Tensor = self.net(x.long() if self.card.input_type == "int64" else x.to(kind))
         return outputs
+
+
+def refuse_more_than_a_model(algorithm: Algorithm, method: str) -> None:
+    """Refuse a method whose model alone would not score as the method does."""
+    if type(algorithm).predict is not Algorithm.predict:
+        raise ModelError(
+            f"{method} predicts with more than a model: it also looks at the client's own samples, so its "
+            "model alone would not score as in the result table; export a model of another method"
+        )
 
 
 def state_dict(model: nn.Module, params: Tensors, buffers: Tensors) -> Tensors:

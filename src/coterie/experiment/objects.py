@@ -91,7 +91,7 @@ class _Namer:
                 return given
             name = table if isinstance(table, str) else table["name"]
             label = name if one is table else _called(one, name)
-            if label in found:
+            if label in found and one is not table:
                 raise ConfigError(
                     f"methods: two of the list are called {label!r}; tell them apart by labels: "
                     f'methods={{"{label}": …, "{label} 2": …}}'

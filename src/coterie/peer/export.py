@@ -11,7 +11,7 @@ from typing import Any
 from coterie import __version__
 from coterie.core.home import at_home
 from coterie.core.model_factory import build_model
-from coterie.core.trained_model import ModelCard, state_dict
+from coterie.core.trained_model import ModelCard, refuse_more_than_a_model, state_dict
 from coterie.core.types import Tensors
 from coterie.experiment import Plugin, settled
 from coterie.peer.config import PeerConfig
@@ -38,6 +38,7 @@ def trained_model(state: Path) -> tuple[ModelCard, Tensors]:
     shape, how = tuple(origin.sample["shape"]), Plugin(**origin.model)
     with at_home(settings.home):
         method = settings.world().algorithm
+        refuse_more_than_a_model(method, settings.algorithm)
         net = build_model(how.name, how.options, shape, len(inputs.classes))
     scaling = inputs.scaling
     card = ModelCard(
@@ -50,6 +51,7 @@ def trained_model(state: Path) -> tuple[ModelCard, Tensors]:
         transform=inputs.transform,
         mean=None if scaling is None else scaling.mean.tolist(),
         deviation=None if scaling is None else scaling.deviation.tolist(),
+        shifts=tuple(shift.name for shift in settings.data.shift if settings.client is not None),
         score=origin.evaluated.get("personal"),
         tested=origin.tested,
         method=settings.algorithm,

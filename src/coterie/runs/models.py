@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie import __version__
-from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ModelError, RunError
 from coterie.core.home import at_home
 from coterie.core.model_factory import build_model
-from coterie.core.trained_model import ModelCard, TrainedModel, state_dict
+from coterie.core.trained_model import ModelCard, TrainedModel, refuse_more_than_a_model, state_dict
 from coterie.engine import final_models
 from coterie.federation import architecture_names
 
@@ -28,11 +27,7 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
         raise RunError(f"{run.path} has no client {client}; there are: 0 to {len(track.group) - 1}")
     world = run.experiment.worlds()[track.world]
     e = world.experiment
-    if type(world.algorithm).predict is not Algorithm.predict:
-        raise ModelError(
-            f"{method} predicts with more than a model: it also looks at the client's own samples, so its "
-            "model alone would not score as in the result table; export a model of another method"
-        )
+    refuse_more_than_a_model(world.algorithm, method)
     card, tensors = _kept(run, track.world, client)
     if client in track.diverged[-1]:
         raise ModelError(f"client {client} of {method}, seed {seed}, diverged: it has no finite model")
@@ -68,7 +63,7 @@ def _kept(run: Run, world: int, client: int) -> final_models.FinalModel:
     if (run.path / "peers").exists():
         raise RunError(
             f"{run.path} is a run of peers, each of which keeps its own model, in peers/NAME/state; "
-            "export it there"
+            "take one out with: coterie peer export"
         )
     if (state := run.status["state"]) != "done":
         again = f"; continue with: {run.continue_with}" if run.continue_with else ""
