@@ -17,6 +17,7 @@ from coterie.plugins.models.emnist_cnn import EmnistCnn
 from coterie.plugins.models.iot_mlp import IotMlp
 from coterie.plugins.models.linear import LinearModel
 from coterie.plugins.models.mlp import Mlp
+from tests.own_loss import WithLoss
 
 CLIENTS, SAMPLES = 3, 6
 

@@ -12,6 +12,7 @@ from coterie.core.algorithm import Algorithm
 from coterie.core.sampling import context
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Start, State, Tensors
+from tests.own_loss import WithLoss
 from tests.plugins.algorithms.scalars import numbers, row
 
 __all__ = ["ONE", "TWO", "batch", "client", "moment", "values"]
@@ -22,7 +23,7 @@ def half_square(outputs: Tensor, y: Tensor) -> Tensor:
 
 
 ONE, TWO = (
-    Task(nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(n))).double(), half_square)
+    Task(nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(n))).double(), WithLoss(half_square))
     for n in (1, 2)
 )
 

@@ -15,11 +15,12 @@ from coterie.core.types import Context, Inbox, Probe, Start, State
 from coterie.plugins.algorithms.dispfl import DisPFL, layer_densities
 from coterie.plugins.algorithms.fedavg import FedAvg
 from tests.conformance import lived, world
+from tests.own_loss import WithLoss
 from tests.plugins.algorithms.scalars import inbox, numbers, probe, row
 from tests.plugins.algorithms.squares import half_square, moment
 from tests.trees import same
 
-FOUR = Task(nn.Linear(4, 1, bias=False).double(), half_square)
+FOUR = Task(nn.Linear(4, 1, bias=False).double(), WithLoss(half_square))
 
 
 def sparse(method: DisPFL, weights: list[float], mask: list[float]) -> State:

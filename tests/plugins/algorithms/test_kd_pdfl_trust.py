@@ -16,7 +16,8 @@ from coterie.core.task import Task
 from coterie.core.types import Inbox, Probe, Reachable, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
-from coterie.plugins.algorithms.kd_pdfl_trust import TrustReading, label_loss
+from coterie.plugins.algorithms.kd_pdfl_trust import TrustReading
+from coterie.plugins.tasks.classification import label_loss
 from tests.engine.small import experiment, simulator
 from tests.plugins.algorithms.scalars import ctx, numbers
 from tests.trees import same

@@ -1,4 +1,4 @@
-"""Tables of numbers with a column of labels, in one file or in two."""
+"""Tables of numbers with a column of labels, or columns of numbers to predict, in one file or in two."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,8 @@ __all__ = ["Csv"]
 class _Table(NamedTuple):
     columns: list[str]
     x: npt.NDArray[np.float64]
-    y: npt.NDArray[np.str_]
+    y: npt.NDArray[Any]
+    """Labels `[n]`, or numbers `[n, T]`."""
     owner: npt.NDArray[np.str_]
     """All empty where there is no such column."""
 
@@ -40,12 +41,14 @@ class _Table(NamedTuple):
 @register("dataset", "csv")
 @dataclass(frozen=True)
 class Csv:
-    """Numeric columns and a column of labels, in a CSV file with a header line, or in two."""
+    """Numeric columns and one of labels, or some to predict, in a CSV file with a header line, or in two."""
 
     path: str
     """The file, relative to the data folder."""
-    label: str
+    label: str = ""
     """The column that holds the labels."""
+    target: tuple[str, ...] = ()
+    """In place of `label`: columns of numbers to predict, for tasks such as regression and multilabel."""
     test: str = ""
     """A second file, for testing."""
     owner: str = ""
@@ -64,6 +67,12 @@ class Csv:
     the experiment to split; `by_file`: the same, but a client has samples of one of the files only."""
 
     def load(self, root: Path | None) -> Dataset:
+        if bool(self.label) == bool(self.target):
+            raise DataError(
+                "data.set: name either the column of labels, as label, or columns of numbers, as target"
+            )
+        if self.target and (self.classes or self.common_classes):
+            raise DataError("data.set: classes and common_classes are about labels, not about a target")
         if len(set(self.classes)) < len(self.classes):
             raise DataError(f"data.set.classes names a label twice: {', '.join(self.classes)}")
         train = self._read(located(root, self.path))
@@ -77,12 +86,12 @@ class Csv:
                 if self.split == "by_file":
                     group = torch.arange(2).repeat_interleave(torch.tensor([len(train.y), len(test.y)]))
                 train, test = train.with_rows(test), None
-            elif not self.classes and (unknown := sorted(set(test.y) - set(train.y))):
+            elif self.label and not self.classes and (unknown := sorted(set(test.y) - set(train.y))):
                 raise DataError(
                     f"{self.test}: the classes {', '.join(unknown)} do not occur in {self.path}; "
                     "leave them out with data.set.common_classes = true, or name all in data.set.classes"
                 )
-        classes = self.classes or tuple(map(str, np.unique(train.y)))
+        classes = self.target or self.classes or tuple(map(str, np.unique(train.y)))
         order = np.argsort(classes)
         owners = _in_order(train.owner)
         if test is not None and (strangers := sorted(set(test.owner) - set(owners))):
@@ -95,10 +104,11 @@ class Csv:
         def samples(table: _Table) -> Samples:
             x = np.sign(table.x) * np.log1p(np.abs(table.x)) if self.transform == "signed_log1p" else table.x
             inputs = torch.from_numpy(x)
-            labels = order[np.searchsorted(classes, table.y, sorter=order)]
+            labels = table.y if self.target else order[np.searchsorted(classes, table.y, sorter=order)]
             owner = torch.tensor([owners[name] for name in table.owner]) if self.owner else None
             # What is still to be scaled keeps its digits: a date in seconds has more than float32 holds.
-            return Samples(inputs if standard else inputs.float(), torch.from_numpy(labels), group, owner)
+            y = torch.from_numpy(labels).float() if self.target else torch.from_numpy(labels)
+            return Samples(inputs if standard else inputs.float(), y, group, owner)
 
         parts = samples(train), None if test is None else samples(test)
         return Dataset(*parts, classes, tuple(train.columns), self.transform)
@@ -119,14 +129,16 @@ class Csv:
         if len(set(header)) < len(header):
             twice = next(name for name in header if header.count(name) > 1)
             raise DataError(f"{path}: the header names the column {twice!r} more than once")
-        special = {"label": self.label} | ({"owner": self.owner} if self.owner else {})
-        for name in (*special.values(), *self.drop, *(columns or ())):
+        special = ({"label": self.label} if self.label else {}) | (
+            {"owner": self.owner} if self.owner else {}
+        )
+        for name in (*special.values(), *self.target, *self.drop, *(columns or ())):
             if name not in header:
                 raise _no_column(path, name, header)
-        columns = columns or [name for name in header if name not in (*special.values(), *self.drop)]
-        where = [header.index(name) for name in columns]
-        label = header.index(self.label)
-        x = np.empty((len(rows), len(columns)))
+        aside = (*special.values(), *self.target, *self.drop)
+        columns = columns or [name for name in header if name not in aside]
+        where = [header.index(name) for name in (*columns, *self.target)]
+        x = np.empty((len(rows), len(where)))
         for i, (line, row) in enumerate(rows):
             if len(row) != len(header):
                 raise DataError(
@@ -138,17 +150,21 @@ class Csv:
                 x[i] = np.nan
             if not np.isfinite(x[i]).all():
                 bad = next(j for j in where if not _is_number(row[j]))
+                remedy = "" if header[bad] in self.target else " or leave the column out with data.set.drop"
                 raise DataError(
                     f"{path}, line {line}, column {header[bad]!r}: expected a finite number, "
-                    f"got {row[bad]!r}; mend the file or leave the column out with data.set.drop"
+                    f"got {row[bad]!r}; mend the file{remedy}"
                 )
             for what, name in special.items():
                 if not row[header.index(name)]:
                     raise DataError(f"{path}, line {line}: the {what} (column {name!r}) is empty")
-            if self.classes and row[label] not in self.classes:
-                raise DataError(f"{path}, line {line}: {UnknownNameError('label', row[label], self.classes)}")
+            if self.classes and (its := row[header.index(self.label)]) not in self.classes:
+                raise DataError(f"{path}, line {line}: {UnknownNameError('label', its, self.classes)}")
         owner = [row[header.index(self.owner)] if self.owner else "" for _, row in rows]
-        return _Table(columns, x, np.array([row[label] for _, row in rows]), np.array(owner))
+        if self.target:
+            return _Table(columns, x[:, : len(columns)], x[:, len(columns) :], np.array(owner))
+        labels = np.array([row[header.index(self.label)] for _, row in rows])
+        return _Table(columns, x, labels, np.array(owner))
 
 
 def _in_order(owners: npt.NDArray[np.str_]) -> dict[str, int]:
