@@ -69,6 +69,8 @@ def test_accounts_say_what_is_measured_and_which_way_is_better(waves: Run) -> No
     assert level.text.startswith("Client 1 is level: RMSE 2.00 kg, as alone.")
     assert lost.text.startswith("Client 2 lost 1.00 kg by joining: RMSE 4.00 kg against 3.00 kg alone")
     assert "shared_labels" not in first.facts
+    waves.tracks[1].scores["personal"][-1, 1] = 1.999
+    assert "Client 1 gained less than 0.01 kg by joining: RMSE 2.00 kg" in accounts(waves, 1)[0].text
 
 
 def test_the_table_names_the_metric_and_marks_the_lowest(waves: Run) -> None:
