@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from coterie.core.algorithm import Algorithm
     from coterie.core.errors import CoterieError
     from coterie.core.messages import weighted_sum
+    from coterie.core.metric import Metric, metric
     from coterie.core.registry import register
     from coterie.core.task import Task
+    from coterie.core.task_kind import TaskKind
     from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State
     from coterie.experiment import Experiment
     from coterie.runs import Run
@@ -34,12 +36,15 @@ __all__ = [
     "Inbox",
     "Info",
     "Message",
+    "Metric",
     "Probe",
     "Reachable",
     "Run",
     "Start",
     "State",
     "Task",
+    "TaskKind",
+    "metric",
     "register",
     "run",
     "weighted_sum",
@@ -48,9 +53,11 @@ __all__ = [
 _HOMES = {
     "coterie.core.algorithm": ("Algorithm",),
     "coterie.core.messages": ("weighted_sum",),
+    "coterie.core.metric": ("Metric", "metric"),
     "coterie.core.errors": ("CoterieError",),
     "coterie.core.registry": ("register",),
     "coterie.core.task": ("Task",),
+    "coterie.core.task_kind": ("TaskKind",),
     "coterie.core.types": (
         "Batch",
         "Context",

@@ -18,7 +18,7 @@ def test_a_pair() -> None:
     assert data.train.x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert data.train.x.dtype == torch.int64  # until it is known what the model takes
     assert data.train.owner is None
-    assert data.classes == ("0", "1", "2")
+    assert validate_dataset(data, "mine").classes == ("0", "1", "2")
 
 
 def test_a_list_of_pairs_has_owners() -> None:
@@ -48,7 +48,7 @@ def test_a_dataset_is_taken_as_it_is() -> None:
 )
 def test_what_a_function_may_not_return(given: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        as_dataset(given, "mine")
+        validate_dataset(as_dataset(given, "mine"), "mine")
 
 
 @pytest.mark.parametrize(

@@ -184,10 +184,12 @@ def validate_outputs(
     wanted = (n, *kind.shape(tuple(x.shape[1:]), tuple(names)))
     shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
     if shape != wanted:
-        what = f"one number for each of {len(names)} classes" if kind.has_classes else "as the task puts it"
+        classes = wanted == (n, len(names)) and kind.has_classes
+        whose = "labels" if classes else "targets"
+        why = f": one number for each of {len(names)} classes" if classes else ""
         raise ModelError(
-            f"model {type(task.model).__name__} puts out {shape} for {n} samples, but the targets need "
-            f"{wanted}: {what}"
+            f"model {type(task.model).__name__} puts out {shape} for {n} samples, but the {whose} "
+            f"need {wanted}{why}"
         )
     loss = kind.mean_loss(outputs, kind.targets(x, y))
     if loss.shape != () or not loss.is_floating_point() or not bool(torch.isfinite(loss)):

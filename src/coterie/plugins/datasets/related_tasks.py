@@ -42,6 +42,8 @@ class RelatedTasks:
     """Numbers of a representation."""
     samples: Annotated[int, Ge(2)] = 60
     """Training samples of a task; there are four times as many test samples."""
+    own: Annotated[float, Ge(0)] = 0.5
+    """Size of what a task's head has of its own, against what the heads of its family have in common."""
     noise: Annotated[float, Ge(0)] = 0.1
     """Standard deviation of what is added to a target, which is of size one."""
     seed: Annotated[int, Ge(0)] = 0
@@ -54,7 +56,8 @@ class RelatedTasks:
         task, f, h = torch.arange(self.families * self.tasks), self.features, self.hidden
         family = task // self.tasks
         base = Stream(self.seed, "base").normal(f * h, client=family).view(-1, f, h)
-        head = Stream(self.seed, "head").normal(h, client=task)[:, :, None]
+        common = Stream(self.seed, "common head").normal(h, client=family)
+        head = (common + self.own * Stream(self.seed, "own head").normal(h, client=task))[:, :, None]
         x = Stream(self.seed, f"{part} inputs").normal(n * f, client=task).view(-1, n, f)
         noise = Stream(self.seed, f"{part} noise").normal(n, client=task)
         y = (torch.tanh(SPREAD * x @ base / math.sqrt(f)) @ head)[:, :, 0] / head.norm(dim=1)
