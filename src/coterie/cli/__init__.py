@@ -44,7 +44,6 @@ _EXTRAS = {
     "dashboard": ("starlette", "uvicorn"),
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),
-    "mlflow": ("mlflow",),
     "wandb": ("wandb",),
 }
 """Top-level modules that each extra brings."""
