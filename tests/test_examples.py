@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md, docs/tour.md and docs/own-data-and-models.md show is run here as it stands."""
+"""What CONTRIBUTING.md and the pages for users show is run here as it stands."""
 
 from __future__ import annotations
 
@@ -167,3 +167,20 @@ def test_the_example_of_own_data_and_models(tmp_path: Path, monkeypatch: pytest.
     personal = {name: method["personal"]["mean"] for name, method in found.summary()["methods"].items()}
     assert personal.keys() == {"Local", "KD-PDFL"}
     assert min(personal.values()) > 0.5  # where chance is a third
+
+
+def test_the_snippets_of_the_page_on_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text("utf-8"), re.DOTALL)
+    assert len(snippets) > 5
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for snippet in snippets:
+        exec(compile(snippet, "docs/python.md", "exec"), names)
+    assert "done\n" in capsys.readouterr().out
+    assert names["hospitals"].data.clients == 3
+    assert names["gentle"].algorithm("tenth").tau == 0.1
+    assert {folder.name for folder in (tmp_path / "runs").iterdir()} == {"mine", "mine-2", "tracked"}
+    assert list(tmp_path.glob("runs/tracked/tensorboard/*/*/events*"))
+    assert list(tmp_path.glob("pictures/curves.png"))

@@ -138,8 +138,8 @@ class _Report:
         self.done, self.total, self.began = 0, total, time.monotonic()
         self.moved = False
 
-    def status(self, state: str) -> None:
-        self.folder.status(state, self.done, self.total, round(time.monotonic() - self.began, 3))
+    def status(self, state: str, **more: str) -> None:
+        self.folder.status(state, self.done, self.total, round(time.monotonic() - self.began, 3), **more)
 
     def stage(self, text: str) -> None:
         if self.progress:

@@ -24,7 +24,7 @@ from tests.conftest import Install
 
 VERBS = [
     "run", "reproduce", "tune", "sweep", "ls", "show", "plot", "new", "check", "bench", "dashboard", "report",
-    "ca", "peer", "swarm", "replay",
+    "ca", "peer", "swarm", "replay", "doctor",
 ]  # fmt: skip
 
 

@@ -46,7 +46,6 @@ _EXTRAS = {
     "dashboard": ("starlette", "uvicorn"),
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),
-    "mlflow": ("mlflow",),
     "wandb": ("wandb",),
 }
 """Top-level modules that each extra brings."""

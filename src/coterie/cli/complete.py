@@ -7,14 +7,15 @@ from pathlib import Path
 
 import typer
 
-__all__ = ["data_sets", "experiments", "kinds", "names", "presets", "runs", "settings", "trackers"]
+__all__ = ["experiments", "kinds", "names", "presets", "runs", "settings", "trackers"]
 
 Words = Iterable[tuple[str, str]]
 
 
 def _beginning(incomplete: str, words: Mapping[str, str]) -> Words:
-    """Choose the words that begin so, whatever their case."""
-    return [(word, about) for word, about in words.items() if word.lower().startswith(incomplete.lower())]
+    """Choose the words that begin so; in small letters, as they were begun, if need be."""
+    fit = {word if word.startswith(incomplete) else word.lower(): about for word, about in words.items()}
+    return [(word, about) for word, about in fit.items() if word.startswith(incomplete)]
 
 
 def _files(incomplete: str, ending: str) -> dict[str, str]:
@@ -78,13 +79,6 @@ def settings(incomplete: str) -> Words:
     return _beginning(
         incomplete, {**found, **{f"methods.{m}.": about for m, about in listed("algorithm").items()}}
     )
-
-
-def data_sets(incomplete: str) -> Words:
-    """Complete the name of a data set that comes as files."""
-    from coterie.core.registry import listed
-
-    return _beginning(incomplete, listed("dataset"))
 
 
 def trackers(incomplete: str) -> Words:

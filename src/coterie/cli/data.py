@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli import complete
 from coterie.cli.common import Json, starting
 
 if TYPE_CHECKING:
@@ -29,9 +28,7 @@ data = typer.Typer(
 
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME", autocompletion=complete.data_sets, help="One of `coterie data ls`, such as emnist."
-    ),
+    typer.Argument(metavar="NAME", help="One of `coterie data ls`, such as emnist."),
 ]
 Root = Annotated[
     Path | None,

@@ -41,8 +41,7 @@ def run(
         typer.Option(
             metavar="TRACKER",
             autocompletion=complete.trackers,
-            help="Tell tensorboard, mlflow or wandb how it goes; repeatable. What they write lies in the run "
-            "folder.",
+            help="Tell tensorboard or wandb how it goes; repeatable. What they write lies in the run folder.",
         ),
     ] = None,
     as_json: Json = False,

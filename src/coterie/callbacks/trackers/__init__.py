@@ -12,7 +12,7 @@ from coterie.core.errors import UnknownNameError
 
 __all__ = ["TRACKERS", "tracker"]
 
-TRACKERS = {"tensorboard": "TensorBoard", "mlflow": "MLflow", "wandb": "WandB"}
+TRACKERS = {"tensorboard": "TensorBoard", "wandb": "WandB"}
 """The class of each tracker, by the name of its module, of its extra and on the command line."""
 
 
