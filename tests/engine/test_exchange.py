@@ -377,7 +377,7 @@ def test_questions_and_replies_are_counted() -> None:
     """A question of 3 numbers and a reply of 3 + 1 + 3 of each of three neighbours, and no broadcast."""
     s = at_rest(CURIOUS, train__iterations=7, train__personalize=0.0)
     (mail,) = s.exchanges.mail
-    assert (mail.weight, mail.size, mail.asked) == (0, 0, 10 * 8)
+    assert (mail.weight, mail.size, mail.question, mail.reply) == (0, 0, 3 * 8, 7 * 8)
     while s.t < 7:
         s.step_to_next_event()
     assert int(s.bytes[0]) == 3 * 10 * 8

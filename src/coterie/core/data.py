@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -126,6 +126,14 @@ class Split:
     count: Tensor
     """`[M]` int64: how many belong to each client."""
 
+    def of(self, clients: Tensor) -> Split:
+        """Keep what belongs to some clients `[m]`, in their order."""
+        count = self.count[clients]
+        first = (self.count.cumsum(0) - self.count)[clients]
+        step = torch.arange(int(count.sum())) - (count.cumsum(0) - count).repeat_interleave(count)
+        at = first.repeat_interleave(count) + step
+        return Split(self.index[at], self.label[at], count)
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:
@@ -151,6 +159,12 @@ class Federation:
     """That of the transform "standard"."""
     owned: bool = False
     """True if the data came dealt to their owners, who are the clients of every seed."""
+
+    def of(self, clients: Tensor) -> Federation:
+        """Keep some clients `[m]`, in their order; the pool stays whole, and one object."""
+        names = ("train", "validation", "personal", "uniform")
+        parts: dict[str, Any] = {name: getattr(self, name).of(clients) for name in names}
+        return replace(self, group=self.group[clients], **parts)
 
 
 def samples(x: Any, y: Any, group: Any = None, owner: Any = None, *, where: str) -> Samples:

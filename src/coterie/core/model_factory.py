@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, ModelError
+from coterie.core.messages import alike
 from coterie.core.model_choice import SAME, ModelChoice
 from coterie.core.optim import Optimizer
 from coterie.core.registry import build, describe_error, user_code
 from coterie.core.task import Task
 
-__all__ = ["build_model", "build_task", "input_type", "with_proxy"]
+__all__ = ["acquainted", "build_model", "build_task", "input_type", "with_proxy"]
 
 
 def build_task(
@@ -51,6 +52,15 @@ def build_task(
         )
     brought = tuple(k for k, v in own.items() if k not in drawn and _differ(v, fresh[k]))
     return made if init == "given" or not brought else replace(made, brought=brought)
+
+
+def acquainted(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Let each task of a federation know those of the others whose models have other names or shapes."""
+    models = [{**params, **buffers} for params, buffers in (task.given() for task in tasks)]
+    return tuple(
+        replace(task, foreign=tuple(t for t, m in zip(tasks, models, strict=True) if not alike(own, m)))
+        for task, own in zip(tasks, models, strict=True)
+    )
 
 
 def with_proxy(

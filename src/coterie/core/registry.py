@@ -51,6 +51,7 @@ __all__ = [
     "registered",
     "resolve",
     "user_code",
+    "written",
 ]
 
 KINDS = {
@@ -256,7 +257,7 @@ def explain(error: ValidationError, where: str = "", values: Any = None) -> str:
     found: dict[tuple[str, str], list[str]] = {}
     for item in error.errors():
         lacking = [str(item["loc"][-1])] if item["type"] == "missing" else []
-        path = ".".join([where, *_written(item["loc"], values), *lacking]).strip(".")
+        path = ".".join([where, *written(item["loc"], values), *lacking]).strip(".")
         said = found.setdefault((path or "experiment", _got(item)), [])
         message = _in_words(item)
         said.append(message.removeprefix("input should be ") if said else message)
@@ -344,7 +345,7 @@ def _brief(text: str) -> str:
     return line if len(line) <= 80 else f"{line[:77]}..."
 
 
-def _written(loc: tuple[int | str, ...], values: Any) -> list[str]:
+def written(loc: tuple[int | str, ...], values: Any) -> list[str]:
     """Keep the parts of a path that the user wrote."""
     path = []
     for part in loc:

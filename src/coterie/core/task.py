@@ -299,7 +299,7 @@ class Task:
         Messages like the own offer are merged into the state; foreign ones must be whole models.
         """
         seen = self.map_over_messages(partial(see, self), state, inbox.messages)
-        for task, theirs in zip(self.foreign, inbox.foreign, strict=True):
+        for task, theirs in zip(self.foreign, inbox.foreign, strict=False):
             if theirs.messages:
                 blank = task._blank(theirs.messages)
                 found = task.map_over_messages(partial(see, task), blank, theirs.messages)

@@ -119,12 +119,12 @@ class StackedData:
             dtype=dtype,
         )
 
-    def batch_positions(self, ts: Tensor, clients: slice, batch: int) -> Tensor:
+    def batch_positions(self, ts: Tensor, clients: slice | Tensor, batch: int) -> Tensor:
         """Draw the mini-batches of some clients at iterations ts, as positions in `train` `[K, n, B]`."""
         first, count = self.train.first[clients, None], (self.train.count - self.held)[clients, None]
         return first + batch_rows(self.seed[clients], ts[:, None], self.client[clients], count, batch)
 
-    def keys(self, ts: Tensor, clients: slice) -> Tensor:
+    def keys(self, ts: Tensor, clients: slice | Tensor) -> Tensor:
         """Draw the seeds of what is random inside the models of some clients at iterations ts, `[K, n]`."""
         return step_keys(self.seed[clients], ts[:, None], self.client[clients])
 

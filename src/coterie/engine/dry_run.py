@@ -42,7 +42,8 @@ def dry_run(stack: Stack, group: AlgorithmGroup) -> None:
 
 
 def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
-    task, data, two = stack.task, stack.data, slice(group.clients.start, group.clients.start + 2)
+    task, data, first, last = stack.task, stack.data, group.clients.start, group.clients.stop - 1
+    two = torch.tensor([first, min(first + 1, last)], device=stack.device)
     world, classes = group.members[0].world, len(group.members[0].federation.classes)
     t = torch.zeros(1, dtype=torch.int64, device=stack.device)
     x, y = data.samples(data.train, data.batch_positions(t, two, stack.experiment.train.batch)[0])
@@ -51,10 +52,9 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     mask = torch.ones_like(y, dtype=torch.bool)
     mask[:, 1:] = False  # all but one are padding
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
-    hyper = {k: v[:2] for k, v in group.hyper.items()}
-    group_of_two = torch.zeros(2, dtype=torch.int64)
+    hyper = {k: v[two - first] for k, v in group.hyper.items()}
     proxy, label = first_proxy(task, "shared", 0), f"methods.{world.label}"
-    start = stack.start([task.init_params(0)], proxy, group_of_two, 2)
+    start = stack.start([task.init_params(0)], proxy, torch.zeros_like(two), torch.arange(2), 2, 2)
 
     def attempt(call: Callable[..., Any] | str, *args: Any) -> Any:
         """Call the algorithm by the name of a call, or a function of it, for two clients at once."""

@@ -1,19 +1,21 @@
 """Worlds that fit together, laid end to end on one axis of clients.
 
-Axis N is world after world, client after client. Worlds of one algorithm stand beside each other, so that its
-part of every tensor is a slice, and a hyper-parameter in which they differ is a vector along it. So a client
-has several numbers, each from the start of another slice of axis N:
+Axis N is world after world, client after client, all of one architecture: a world whose clients have several
+has a part in as many stacks. Worlds of one algorithm stand beside each other, so that its part of every
+tensor is a slice, and a hyper-parameter in which they differ is a vector along it. So a client has several
+numbers, each from the start of another slice of axis N:
 
     stack   its place on axis N: `StackedData`, `Clients.whole`, losses, blocks of clients that step together
     group   from `AlgorithmGroup.clients`: `Clients.parts`, the group's `hyper`, `Deliveries` of an exchange
     range   from `ClientRange.clients`, those that step alike: the range's `state` and `hyper`
-    world   from `WorldSlot.clients`, its own name: random streams, slots of rows of W, all that is written
+    world   from `WorldSlot.clients`, its own name: random streams, slots of rows of W, all that is written;
+            `WorldSlot.numbers` has them, since only some of a world's clients may be in the stack
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -37,6 +39,7 @@ from coterie.schedule import Schedule
 
 __all__ = [
     "AlgorithmGroup",
+    "Cast",
     "Clients",
     "Stack",
     "WorldSlot",
@@ -60,11 +63,19 @@ class WorldSlot(NamedTuple):
     world: World
     algorithm: Algorithm
     federation: Federation
+    """The data of these clients."""
     schedule: Schedule
     clients: slice
     """The world's part of axis N."""
     meeting_key: str
     """Cache key: worlds of a stack with the same key draw the same meetings."""
+    numbers: Tensor
+    """`[m]` int64: the clients' numbers in their world: all, or those of the stack's architecture."""
+
+    @property
+    def size(self) -> int:
+        """m, the clients that are in this stack."""
+        return len(self.numbers)
 
 
 class AlgorithmGroup(NamedTuple):
@@ -114,6 +125,14 @@ class Stack:
     groups: tuple[AlgorithmGroup, ...]
     device: torch.device
     dtype: torch.dtype
+    others: tuple[Stack, ...] = ()
+    """The stacks of the same worlds' clients of other architectures, which go through time together with this
+    one; the same groups of the same worlds, in the same order."""
+
+    @property
+    def together(self) -> tuple[Stack, ...]:
+        """All stacks of these worlds, this one first."""
+        return (self, *self.others)
 
     @cached_property
     def data(self) -> StackedData:
@@ -124,7 +143,10 @@ class Stack:
             m.world.experiment.exchange.holdout if m.algorithm.holds_out else 0.0 for m in self.members
         ]
         probe = self.experiment.exchange.probe
-        return StackedData.of(federations, seeds, probe, self.device, self.dtype, holdouts=holdouts)
+        numbers = torch.cat([m.numbers for m in self.members]).tolist()
+        return StackedData.of(
+            federations, seeds, probe, self.device, self.dtype, holdouts=holdouts, numbers=numbers
+        )
 
     def context(self, purpose: Purpose, t: int | Tensor, clients: slice | Tensor) -> Context:
         """Make the context of calls of some clients of axis N; all worlds of a stack share its phases."""
@@ -133,7 +155,8 @@ class Stack:
 
     def free_data(self) -> None:
         """Free the data's place on the device for the next stack."""
-        self.__dict__.pop("data", None)
+        for stack in self.together:
+            stack.__dict__.pop("data", None)
 
     @property
     def members(self) -> list[WorldSlot]:
@@ -180,16 +203,25 @@ class Stack:
 
     def _start(self, member: WorldSlot, width: int, first: FirstModel) -> Start:
         """Make what the clients of one world begin with."""
-        m, how = member.schedule.clients, member.world.experiment.train.init
-        clients = range(m) if how == "independent" else range(1)
+        how, world = member.world.experiment.train.init, member.schedule.clients
+        clients = member.numbers.tolist() if how == "independent" else [0]
         models = [first(how, member.world.seed, client) for client in clients]
         proxy = first_proxy(self.task, how, member.world.seed)
-        return self.start(models, proxy, member.federation.group, width)
+        return self.start(models, proxy, member.federation.group, member.numbers, world, width)
 
-    def start(self, models: Sequence[FirstTensors], proxy: FirstTensors, group: Tensor, width: int) -> Start:
+    def start(
+        self,
+        models: Sequence[FirstTensors],
+        proxy: FirstTensors,
+        group: Tensor,
+        numbers: Tensor,
+        world: int,
+        width: int,
+    ) -> Start:
         """Stack θ(0), one model for each of m clients or one for all, and first rows of W `[m, width]`.
 
-        `proxy`: the first model of the proxy, if there is one; `group` `[m]`: the clients' true groups.
+        `proxy`: the first model of the proxy, if there is one; `group` `[m]`: the clients' true groups;
+        `numbers` `[m]`: theirs in a world of so many.
         """
         m = len(group)
 
@@ -197,10 +229,9 @@ class Stack:
             tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
             return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
 
-        row = first_row(torch.arange(m), m, self.dtype)
-        rows = torch.nn.functional.pad(row, (0, width - m))
-        proxies = stacked([proxy], 0), stacked([proxy], 1)
-        own = stacked(models, 0), stacked(models, 1)
+        row = first_row(numbers, world, self.dtype)
+        rows = torch.nn.functional.pad(row, (0, width - world))
+        own, proxies = (tuple(stacked(given, part) for part in (0, 1)) for given in (models, [proxy]))
         return Start(*own, self._home(rows), self._home(group), proxies)
 
     def _home(self, tensor: Tensor) -> Tensor:
@@ -255,72 +286,100 @@ def parts_stacks(path: str) -> bool:
     return path not in _FREE and f"{path}.".startswith(tuple(f"{key}." for key in _ALIKE))
 
 
+class Cast(NamedTuple):
+    """The architectures of one world, and which client has which."""
+
+    tasks: tuple[Task, ...]
+    """One for each architecture that some client has."""
+    architecture: Tensor
+    """`[M]` int64: the place of each client's among them"""
+
+    def clients(self, place: int) -> Tensor:
+        """Number the clients that have one of the architectures, `[m]`."""
+        return (self.architecture == place).nonzero()[:, 0]
+
+
 def stacks(
     worlds: Sequence[World],
     federations: Sequence[Federation],
-    tasks: Sequence[Task],
+    casts: Sequence[Cast],
     device: torch.device,
     dtype: torch.dtype,
     notice: Callable[[str], None] | None = None,
 ) -> list[Stack]:
-    """Group worlds into as few stacks as their shapes, phases and memory allow, in their order."""
+    """Group worlds into as few stacks as their shapes, phases and memory allow, in their order.
+
+    Of worlds with several architectures there is a stack of the first, with `others`.
+    """
     together: dict[Any, list[int]] = {}
-    for i, (world, task) in enumerate(zip(worlds, tasks, strict=True)):
+    for i, (world, cast) in enumerate(zip(worlds, casts, strict=True)):
         settings = flat(world.experiment.model_dump(include={key.partition(".")[0] for key in _ALIKE}))
-        key = id(task), repr({path: value for path, value in settings.items() if parts_stacks(path)})
+        models = tuple(id(task) for task in cast.tasks)
+        key = models, repr({path: value for path, value in settings.items() if parts_stacks(path)})
         together.setdefault(key, []).append(i)
     found = []
     for ids in together.values():
-        needs = [world_bytes(worlds[i], federations[i], tasks[i]) for i in ids]
+        needs = [
+            sum(
+                world_bytes(worlds[i], federations[i], task, len(casts[i].clients(place)))
+                for place, task in enumerate(casts[i].tasks)
+            )
+            for i in ids
+        ]
         parts = split_to_fit(needs, [worlds[i].experiment.data.clients for i in ids], device)
         if len(parts) > 1 and notice:
             notice(f"too little memory for all {len(ids)} worlds at once, so in {len(parts)} parts")
         for part in parts:
-            some = [(ids[k], worlds[ids[k]], federations[ids[k]]) for k in part]
-            found.append(_stack(some, tasks[ids[0]], device, dtype))
+            some = [(ids[k], worlds[ids[k]], federations[ids[k]], casts[ids[k]]) for k in part]
+            lead, *others = (_stack(some, place, device, dtype) for place in range(len(casts[ids[0]].tasks)))
+            found.append(dataclasses.replace(lead, others=tuple(others)))
     return found
 
 
 def _stack(
-    worlds: Iterable[tuple[int, World, Federation]],
-    task: Task,
+    worlds: Sequence[tuple[int, World, Federation, Cast]],
+    place: int,
     device: torch.device,
     dtype: torch.dtype,
 ) -> Stack:
-    alike: dict[Any, list[tuple[int, World, Federation, Algorithm]]] = {}
-    for i, world, federation in worlds:
+    """Stack the clients of some worlds that have the architecture of this place."""
+    alike: dict[Any, list[tuple[int, World, Federation, Cast, Algorithm]]] = {}
+    for i, world, federation, cast in worlds:
         algorithm = world.algorithm
         # Those with the default local step come first: they can take that step together.
         own_step = type(algorithm).local is not Algorithm.local
         options, precision = repr(_options(algorithm, numbers=False)), world.experiment.exchange.precision
         key = (own_step, type(algorithm), options, _attack(world), precision)
-        alike.setdefault(key, []).append((i, world, federation, algorithm))
+        alike.setdefault(key, []).append((i, world, federation, cast, algorithm))
     groups: list[AlgorithmGroup] = []
     schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
     at = 0
     for _, items in sorted(alike.items(), key=lambda item: item[0][0]):
         members, first = [], at
-        for i, world, federation, algorithm in items:
-            e = world.experiment
+        for i, world, federation, cast, algorithm in items:
+            e, numbers = world.experiment, cast.clients(place)
             meeting_key = f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
             same = f"{meeting_key} {e.train!r} {e.attack!r}"
             if same not in schedules:
                 schedules[same] = Schedule.of(e, world.seed)
-            clients = slice(at, at + e.data.clients)
-            members.append(WorldSlot(i, world, algorithm, federation, schedules[same], clients, meeting_key))
+            clients = slice(at, at + len(numbers))
+            own = federation if len(cast.tasks) == 1 else federation.of(numbers)
+            members.append(
+                WorldSlot(i, world, algorithm, own, schedules[same], clients, meeting_key, numbers)
+            )
             at = clients.stop
         groups.append(
             AlgorithmGroup(
-                items[0][3],
+                items[0][4],
                 _vectors(members, device, dtype),
                 tuple(members),
                 slice(first, at),
                 _attack(items[0][1]),
-                torch.cat([m.world.attackers for m in members]),
+                torch.cat([m.world.attackers[m.numbers] for m in members]),
                 items[0][1].experiment.exchange.precision,
             )
         )
-    return Stack(task, tuple(groups), device, dtype)
+    return Stack(worlds[0][3].tasks[place], tuple(groups), device, dtype)
 
 
 def _attack(world: World) -> Attack | None:
@@ -336,7 +395,7 @@ def _options(algorithm: Algorithm, numbers: bool) -> dict[str, Any]:
 
 def _vectors(members: Sequence[WorldSlot], device: torch.device, dtype: torch.dtype) -> Tensors:
     """Spread the float options that differ between worlds to clients, `[n]` each."""
-    sizes = torch.tensor([m.schedule.clients for m in members])
+    sizes = torch.tensor([m.size for m in members])
     vectors = {}
     for name in _options(members[0].algorithm, numbers=True):
         values = [getattr(m.algorithm, name) for m in members]

@@ -62,8 +62,8 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
     )
 
 
-def world_bytes(world: World, federation: Federation, task: Task) -> int:
-    """Count the bytes of a world's clients: states, gradients, mini-batches, probes."""
+def world_bytes(world: World, federation: Federation, task: Task, count: int) -> int:
+    """Count the bytes of so many of a world's clients: states, gradients, mini-batches, probes."""
     clients, e = world.experiment.data.clients, world.experiment
     state = _first_state(world, task)
     number = next(iter(state.params.values())).element_size()
@@ -71,7 +71,7 @@ def world_bytes(world: World, federation: Federation, task: Task) -> int:
     each = number * samples * federation.pool[0].numel()
     each += (COPIES - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
     each += max(number * clients, sum(map(nbytes, state[3:])))  # all begin with a row of W
-    return clients * each
+    return count * each
 
 
 def _first_state(world: World, task: Task) -> State:

@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
-from coterie.core.model_factory import build_task, with_proxy
+from coterie.core.model_factory import acquainted, build_task, with_proxy
 from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, VmapExecution
-from coterie.engine.layout import Stack, stacks
+from coterie.engine.layout import Cast, Stack, stacks
 from coterie.engine.memory_budget import check_clients_fit
 from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment, World
-from coterie.federation import Dealer
+from coterie.federation import Dealer, architectures
 
 __all__ = ["Plan", "choose_execution", "prepare", "tf32"]
 
@@ -40,6 +41,7 @@ class Plan(NamedTuple):
     federations: list[Federation]
     """The clients of each world; worlds of one seed and setting share one."""
     stacks: list[Stack]
+    """One after the other; of worlds with several architectures the first, with `others`."""
 
     def data_hash(self) -> str:
         """Hash all samples, as the clients have and name them."""
@@ -54,7 +56,8 @@ class Plan(NamedTuple):
 
     def notices(self) -> list[str]:
         """List what is set but never happens, or given but not used, one sentence each."""
-        found = [text for stack in self.stacks if (text := stack.task.notice)]
+        every = [one for stack in self.stacks for one in stack.together]
+        found = [text for stack in every if (text := stack.task.notice)]
         for member in (m for stack in self.stacks for m in stack.members):
             schedule, train = member.schedule, member.schedule.train
             closing = f", the last {train.personalize:.0%} of them local only" if train.personalize else ""
@@ -101,11 +104,12 @@ def prepare(
         federations = _without_tests(federations)
     if progress:
         progress.stage("trying the model")
-    tasks = _tasks(worlds, federations, dtype)
-    found = stacks(worlds, federations, tasks, device, dtype, progress.notice if progress else None)
+    casts = _casts(worlds, federations, dtype)
+    found = stacks(worlds, federations, casts, device, dtype, progress.notice if progress else None)
     for stack in found:
-        for group in stack.groups:
-            dry_run(stack, group)
+        for one in stack.together:
+            for group in one.groups:
+                dry_run(one, group)
         if len(found) > 1:
             stack.free_data()
     plan = Plan(experiment, worlds, federations, found)
@@ -136,21 +140,42 @@ def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
     return [blind[id(f)] for f in federations]
 
 
-def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Task]:
-    """Make one task for all worlds with the same models, optimiser, shapes and use of given weights."""
+def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Cast]:
+    """Make the tasks of all worlds; those with the same models, optimiser and shapes share theirs."""
     tasks: dict[str, Task] = {}
+    mixed: dict[tuple[int, ...], tuple[Task, ...]] = {}
+    second: dict[str, tuple[Task, ...]] = {}
     found = []
     for world, federation in zip(worlds, federations, strict=True):
         e = world.experiment
         inputs, classes = tuple(federation.pool.shape[1:]), len(federation.classes)
-        key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
-        key += f" {(proxy := world.algorithm.proxy)!r}"
-        if key not in tasks:
-            how = dtype, e.train.optimizer, e.train.init
-            task = build_task(e.model.name, e.model.options, inputs, classes, *how)
-            tasks[key] = with_proxy(task, proxy, inputs, classes, e.train.init)
-        found.append(tasks[key])
+        how = dtype, e.train.optimizer, e.train.init
+        every = []
+        for model in e.architectures:
+            key = f"{model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
+            if key not in tasks:
+                tasks[key] = build_task(model.name, model.options, inputs, classes, *how)
+            every.append(tasks[key])
+        cast = _cast(every, architectures(world, federation))
+        if len(cast.tasks) > 1:
+            ids = tuple(map(id, cast.tasks))
+            cast = cast._replace(tasks=mixed.setdefault(ids, acquainted(cast.tasks)))
+        if proxy := world.algorithm.proxy:
+            key = f"{proxy!r} {[id(task) for task in cast.tasks]}"
+            if key not in second:
+                made = proxy, inputs, classes, e.train.init
+                second[key] = tuple(with_proxy(task, *made) for task in cast.tasks)
+            cast = cast._replace(tasks=second[key])
+        found.append(cast)
     return found
+
+
+def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
+    """Leave out what nobody has; two entries with the same model are one architecture."""
+    had = list(dict.fromkeys(id(tasks[place]) for place in dealt.unique().tolist()))
+    numbers = torch.tensor([had.index(id(task)) if id(task) in had else -1 for task in tasks])
+    by_id = {id(task): task for task in tasks}
+    return Cast(tuple(by_id[i] for i in had), numbers[dealt])
 
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:

@@ -14,6 +14,8 @@ from coterie.core.task import Task
 from coterie.engine import checkpoint
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.execution import Execution
+from coterie.engine.layout import Stack
+from coterie.engine.mixed import MixedSimulator, simulator_of
 from coterie.engine.plan import Plan, choose_execution
 from coterie.engine.simulator import Simulator
 from coterie.engine.sinks import Progress, RunSink
@@ -42,15 +44,16 @@ def simulate(
     sink.truncate_to(saved.mark if saved else {})
     sink.describe(*described(plan.worlds, plan.federations))
 
+    def chosen(stack: Stack) -> Execution:
+        return execution(stack.task) if execution else choose_execution(stack, progress)
+
     total = sum(s.iterations for s in all_stacks)
     done = sum(s.iterations for s in all_stacks[:first])
     for number, stack in enumerate(all_stacks[first:], start=first):
-        simulator = Simulator(
-            stack, execution(stack.task) if execution else choose_execution(stack, progress), progress
-        )
+        simulator = simulator_of(stack, chosen, progress)
         clock = time.monotonic()
 
-        def save(simulator: Simulator = simulator, number: int = number) -> None:
+        def save(simulator: Simulator | MixedSimulator = simulator, number: int = number) -> None:
             moment = Checkpoint(
                 fingerprint, data, number, simulator.t, sink.checkpoint_offsets(), simulator.tensors()
             )
@@ -83,7 +86,7 @@ def simulate(
     return True
 
 
-def _evaluate(simulator: Simulator, sink: RunSink, progress: Progress | None) -> None:
+def _evaluate(simulator: Simulator | MixedSimulator, sink: RunSink, progress: Progress | None) -> None:
     rows = simulator.evaluate()
     for row in rows:
         sink.metrics(row)

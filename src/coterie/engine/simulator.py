@@ -35,8 +35,9 @@ from coterie.engine.execution import (
 from coterie.engine.layout import Clients, Stack, take_clients, write_clients
 from coterie.engine.memory_budget import chunk_size, models_carried, nbytes
 from coterie.engine.sinks import Progress
+from coterie.schedule import Phase
 
-__all__ = ["Simulator"]
+__all__ = ["Simulator", "packed", "restore_tensors"]
 
 BLOCK_BYTES = 4 << 20
 """On a CPU: models of clients that step together; about what stays in the cache."""
@@ -55,7 +56,7 @@ class LearningRates:
         kinds = dict(zip(names, stack.members, strict=True))
         self._kinds = list(kinds.values())
         number = {name: i for i, name in enumerate(kinds)}
-        sizes = torch.tensor([m.schedule.clients for m in stack.members])
+        sizes = torch.tensor([m.size for m in stack.members])
         kind = torch.tensor([number[name] for name in names])
         self._kind = stack.to_device(kind.repeat_interleave(sizes))
 
@@ -98,17 +99,20 @@ class Simulator:
         """Gradients of each world that were taken in exchanges, not in local steps."""
         self._recorder = _recorder(stack, self.clients) if record else None
         self.exchanges = Exchanges(stack, self.clients, self._recorder)
+        self.foresee = self.exchanges.foresee
+        """Draws who meets in an exchange ahead of time."""
         self.stepped = 0
         """Client-steps taken since this object was made."""
-        self._sound = torch.ones(n, dtype=torch.bool)
+        self.sound = torch.ones(n, dtype=torch.bool)
         """Clients that did not diverge, on the host."""
         self._rates = LearningRates(stack)
         self._met: Meetings = {}
-        self._carried = [
+        self.carried = [
             models_carried(take_clients(state, 0), m.schedule.clients)
             for group, state in zip(stack.groups, self.clients.parts, strict=True)
             for m in group.members
         ]
+        """Models that each world's clients carry, by `models_carried`."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Name everything that changes; the very tensors."""
@@ -118,42 +122,48 @@ class Simulator:
 
     def restore(self, saved: Checkpoint) -> None:
         """Continue from a checkpoint."""
-        here = self.tensors()
-        if set(here) != set(saved.tensors):
-            odd = sorted(set(here) ^ set(saved.tensors))
-            raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
-        for name, tensor in here.items():
-            tensor.copy_(saved.tensors[name])
-        self.t, self._sound = saved.t, (self.diverged == 0).cpu()
+        restore_tensors(self.tensors(), saved)
+        self.resume_at(saved.t)
+
+    def resume_at(self, t: int) -> None:
+        """Go on from iteration t, once all tensors are as they were then."""
+        self.t, self.sound = t, (self.diverged == 0).cpu()
+
+    @property
+    def phase(self) -> Phase:
+        """The kind of the next iteration."""
+        return self.stack.members[0].schedule.phase(self.t + 1)
 
     def step_to_next_event(self) -> list[dict[str, Any]]:
         """Take local steps up to the next event, or go through it; rows for `exchanges.jsonl`."""
-        schedule = self.stack.members[0].schedule
-        phase = schedule.phase(self.t + 1)
-        if phase == "local":
-            ts = torch.arange(self.t + 1, self._next_stop() + 1)
-            self._learn(ts)
-            self.t = int(ts[-1])
+        if (phase := self.phase) == "local":
+            self.learn()
             return []
         self.t += 1
         act: Act = "mix" if phase == "exchange" else "adopt"
         if act == "mix":
-            self._met = self.exchanges.meetings(self.t, self._sound)
+            self._met = self.exchanges.meetings(self.t, self.sound)
             self.exchange_gradients += self.exchanges.gradients(self._met)
         rows = (self.exchanges.mix if act == "mix" else self.exchanges.adopt)(self._met, self.t)
         self.bytes += self.exchanges.bytes_sent(self._met, act)
         return rows
 
+    def learn(self) -> None:
+        """Take local steps up to the next event."""
+        ts = torch.arange(self.t + 1, self._next_stop() + 1)
+        self._learn(ts)
+        self.t = int(ts[-1])
+
     @property
     def settled(self) -> bool:
         """False between an exchange and its broadcast, which goes to those who met: nothing is saved then."""
-        return self.stack.members[0].schedule.phase(self.t + 1) != "broadcast"
+        return self.phase != "broadcast"
 
-    def foresee(self) -> None:
+    def _look_ahead(self) -> None:
         """Draw who meets in the exchange that follows the next local steps, if one does."""
         following = self._next_stop() + 1
         if self.stack.members[0].schedule.phase(following) == "exchange":
-            self.exchanges.foresee(following)
+            self.foresee(following)
 
     def evaluation_due(self) -> bool:
         """Tell whether now is the time to evaluate."""
@@ -161,11 +171,19 @@ class Simulator:
 
     def evaluate(self) -> list[dict[str, Any]]:
         """Make rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
+        rows = self.measure()
+        for row in rows:
+            if "correct" in row:
+                row["correct"] = packed(row["correct"])
+        return rows
+
+    def measure(self) -> list[dict[str, Any]]:
+        """Make such rows of the clients in this stack, in which `correct` is still a tensor `[S]` bool."""
         self._isolate(~_finite(self.clients.whole.params), self.t)
         parts = predictors(self.stack, self.clients, self.t)
         found = accuracies(self.stack.task, self.stack.data, parts)
         found["loss"] = (self.loss_sum / self.steps).cpu()
-        found = {k: torch.where(self._sound, v, torch.nan) for k, v in found.items()}
+        found = {k: torch.where(self.sound, v, torch.nan) for k, v in found.items()}
         self.loss_sum.zero_()
         self.steps.zero_()
         rows = []
@@ -176,21 +194,20 @@ class Simulator:
                 "bytes": int(self.bytes[i]),
                 "gradients": int(self.taken[m.clients].sum()) * m.algorithm.gradients
                 + int(self.exchange_gradients[i]),
-                "models_carried": self._carried[i],
-                "diverged": (~self._sound[m.clients]).nonzero().flatten().tolist(),
+                "models_carried": self.carried[i],
+                "diverged": m.numbers[~self.sound[m.clients]].tolist(),
             }
             rows.append(row)
         if self.t == self.stack.iterations:
-            for row, bits in zip(rows, self._correct(parts), strict=True):
-                row["correct"] = bits
+            for row, hits in zip(rows, self._correct(parts), strict=True):
+                row["correct"] = hits
         return rows
 
-    def _correct(self, parts: Sequence[Predictor]) -> list[str]:
-        """Write, for each world, which personal test samples its clients get right, as in `metrics.jsonl`."""
+    def _correct(self, parts: Sequence[Predictor]) -> Sequence[Tensor]:
+        """Find, for each world, which personal test samples its clients get right."""
         count = self.stack.data.personal.count.cpu()
         sizes = [int(count[m.clients].sum()) for m in self.stack.members]
-        found = torch.split(correct(self.stack.task, self.stack.data, parts), sizes)
-        return [base64.b64encode(np.packbits(own.numpy()).tobytes()).decode() for own in found]
+        return torch.split(correct(self.stack.task, self.stack.data, parts), sizes)
 
     def _next_stop(self) -> int:
         """Find the last of the local iterations that can be taken in one go."""
@@ -242,7 +259,7 @@ class Simulator:
         self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
         self.steps += counted.sum(dim=0)
         self.taken += counted.sum(dim=0)
-        self.foresee()  # while a GPU still works on the steps
+        self._look_ahead()  # while a GPU still works on the steps
         self.stepped += losses.numel() if learns is None else int(counted.sum())
         if bool(bad.any()):
             self._isolate(bad.any(dim=0), at[bad.int().argmax(dim=0)])
@@ -349,9 +366,10 @@ class Simulator:
     def _learns(self, ts: Tensor) -> Tensor | None:
         """Look up who learns when, `[K, N]`; None if everybody always does."""
         members = self.stack.members
-        if all(m.schedule.always for m in members) and bool(self._sound.all()):
+        if all(m.schedule.always for m in members) and bool(self.sound.all()):
             return None
-        return self.stack.to_device(torch.cat([m.schedule.learns(ts) for m in members], dim=1) & self._sound)
+        learns = torch.cat([m.schedule.learns(ts)[:, m.numbers] for m in members], dim=1)
+        return self.stack.to_device(learns & self.sound)
 
     def _isolate(self, bad: Tensor, t: Tensor | int) -> None:
         """Leave out, from now on, clients whose loss or model is not finite at t; each is named."""
@@ -359,14 +377,14 @@ class Simulator:
         if not bool(fresh.any()):
             return
         self.diverged.copy_(torch.where(fresh, t, self.diverged))
-        self._sound &= ~fresh.cpu()
+        self.sound &= ~fresh.cpu()
         for m in self.stack.members:
             for client in fresh[m.clients].nonzero().flatten().tolist():
                 if self.progress:
                     self.progress.notice(
-                        f"{m.world.name}, seed {m.world.seed}: client {client} diverged at iteration "
-                        f"{int(self.diverged[m.clients][client])} (its loss is not finite); it is left out "
-                        "from here on; a smaller train.lr may help"
+                        f"{m.world.name}, seed {m.world.seed}: client {int(m.numbers[client])} diverged "
+                        f"at iteration {int(self.diverged[m.clients][client])} (its loss is not finite); it "
+                        "is left out from here on; a smaller train.lr may help"
                     )
 
 
@@ -374,6 +392,20 @@ def _recorder(stack: Stack, clients: Clients) -> Recorder | None:
     """Record what few clients do on a GPU; more keep the device busy as it is."""
     largest = max(sum(map(nbytes, part)) for part in clients.parts)
     return Recorder() if stack.device.type == "cuda" and largest <= RECORDED_BYTES else None
+
+
+def restore_tensors(here: Tensors, saved: Checkpoint) -> None:
+    """Fill tensors with those of a checkpoint, which must be the same by name."""
+    if set(here) != set(saved.tensors):
+        odd = sorted(set(here) ^ set(saved.tensors))
+        raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
+    for name, tensor in here.items():
+        tensor.copy_(saved.tensors[name])
+
+
+def packed(hits: Tensor) -> str:
+    """Write which samples are right `[S]` as in `metrics.jsonl`."""
+    return base64.b64encode(np.packbits(hits.numpy()).tobytes()).decode()
 
 
 def _one_core() -> None:

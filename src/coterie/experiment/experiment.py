@@ -36,7 +36,7 @@ from coterie.experiment.schema import (
     Exchange,
     FolderName,
     Method,
-    Named,
+    Model,
     OwnTrain,
     Plugin,
     Population,
@@ -70,8 +70,9 @@ class Experiment(Section):
         n: Method(name=n) for n in ("Local", "FedAvg", "FedAvg+", "KD-PDFL")
     }
     """The rows of the result table."""
-    model: Named = Plugin(name="mlp")
-    """The model that every client has."""
+    model: Model = Plugin(name="mlp")
+    """The model that every client has; or a list of several, each with the `share`, `groups` or `clients`
+    that have it."""
     data: Data = Data()
     train: Train = Train()
     exchange: Exchange = Exchange()
@@ -294,10 +295,18 @@ class Experiment(Section):
             )
         return built
 
+    @property
+    def architectures(self) -> tuple[Plugin, ...]:
+        """The models that clients may have, as a rule one."""
+        if isinstance(self.model, Plugin):
+            return (self.model,)
+        return tuple(one.plugin for one in self.model.among)
+
     def _plugins(self) -> None:
         for label in self.methods:
             self.algorithm(label)
-        self.model.build("model", "model")
+        for model in self.architectures:
+            model.build("model", "model")
         self.data.set.build("dataset", "data.set")
         self.exchange.channel.build("channel", "exchange.channel")
         self.exchange.topology.build("topology", "exchange.topology")

@@ -37,4 +37,6 @@ def called(value: Any, values: Sequence[Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    return " ".join(map(str, value.values())) if isinstance(value, Mapping) else str(value)
+    if isinstance(value, list | tuple) and any(isinstance(part, Mapping) for part in value):
+        return " + ".join(map(_brief, value))
+    return " ".join(map(_brief, value.values())) if isinstance(value, Mapping) else str(value)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.registry import explain, normalise_name
+from coterie.core.registry import explain, normalise_name, written
 
 __all__ = ["config_error", "put", "refuse_misspelt"]
 
@@ -48,7 +48,7 @@ def config_error(cls: type[BaseModel], error: ValidationError, values: Any) -> C
     """Turn the first mistake that pydantic found in plain data into an error of ours, with its path."""
     for item in error.errors():
         if item["type"] == "extra_forbidden":
-            *path, key = (str(p) for p in item["loc"])
+            *path, key = written(item["loc"], values)
             return UnknownNameError(f"key {'.'.join((*path, key))!r}:", key, _known_keys(cls, path))
     return ConfigError(explain(error, values=values))
 

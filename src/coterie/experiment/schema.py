@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from coterie.core.errors import ConfigError
 from coterie.core.optim import Adam, Sgd
@@ -24,6 +33,7 @@ __all__ = [
     "MOST_WORLDS",
     "NO_ATTACK",
     "PLUGINS",
+    "Architecture",
     "Attackers",
     "Count",
     "Data",
@@ -31,6 +41,8 @@ __all__ = [
     "Exchange",
     "FolderName",
     "Method",
+    "Model",
+    "Models",
     "Named",
     "OwnTrain",
     "Plugin",
@@ -142,6 +154,77 @@ FolderName: TypeAlias = Annotated[str, AfterValidator(_folder_name)]
 Seeds: TypeAlias = Annotated[
     tuple[Annotated[Whole, Ge(0), Lt(2**63)], ...], BeforeValidator(_seeds_from_count)
 ]
+
+
+class Architecture(Plugin):
+    """A model by name, with its options, of several in one federation, and who has it."""
+
+    share: Annotated[Real, Gt(0), Le(1)] | None = None
+    """The share of those clients that no entry names; absent in all entries: equal shares."""
+    groups: tuple[Annotated[Whole, Ge(0)], ...] | None = None
+    """The true groups whose clients have it."""
+    clients: tuple[Annotated[Whole, Ge(0)], ...] | None = None
+    """The numbers of the clients that have it."""
+
+    @property
+    def plugin(self) -> Plugin:
+        """The model alone."""
+        return Plugin(name=self.name, **self.options)
+
+    @property
+    def named(self) -> bool:
+        """True if its clients are told by number or group."""
+        return self.groups is not None or self.clients is not None
+
+
+class Models(Section):
+    """Several architectures in one federation."""
+
+    among: tuple[Annotated[Architecture, BeforeValidator(_plugin)], ...]
+    """The architectures."""
+    deal: str | None = None
+    """A function of your own, `"mine:deal"`: from a client's number, its group and how many training samples
+    it has, the place of its architecture in the list, from 0."""
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Models:
+        if not self.among:
+            raise ValueError("the list is empty; name at least one model")
+        by_share = [one for one in self.among if not one.named]
+        shares = [one.share for one in by_share if one.share is not None]
+        for one in self.among:
+            if one.named and one.share is not None:
+                raise ValueError(f"{one.name!r} has a share and clients of its own; leave one of them out")
+            if one.groups is not None and one.clients is not None:
+                raise ValueError(f"{one.name!r} has both groups and clients; leave one of them out")
+            if self.deal and (one.named or one.share is not None):
+                raise ValueError(f"{one.name!r} says who has it, and so does deal; leave one of them out")
+        if shares and len(shares) < len(by_share):
+            bare = next(one.name for one in by_share if one.share is None)
+            raise ValueError(f"{bare!r} has no share, but others have; give every one a share, or none")
+        if shares and not math.isclose(sum(shares), 1, abs_tol=1e-9):
+            raise ValueError(f"shares must sum to one, got {' + '.join(map(str, shares))} = {sum(shares):g}")
+        return self
+
+
+def _model(value: Any) -> Any:
+    """Read a list as several architectures, and a name as a plugin."""
+    if isinstance(value, list | tuple):
+        return {"among": value}
+    several = isinstance(value, Models) or (isinstance(value, Mapping) and "among" in value)
+    return value if several else _plugin(value)
+
+
+def _models_or_plugin(value: Any) -> str:
+    return "models" if isinstance(value, Models) or "among" in value else "plugin"
+
+
+Model: TypeAlias = Annotated[
+    Annotated[Plugin, Tag("plugin")] | Annotated[Models, Tag("models")],
+    Discriminator(_models_or_plugin),
+    BeforeValidator(_model),
+]
+"""One model for all clients, or several."""
 
 
 class Data(Section):

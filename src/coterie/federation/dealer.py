@@ -85,16 +85,24 @@ class Dealer:
 
     def _table(self, experiment: Experiment) -> Table:
         """Load the data set, with whole numbers as the experiment's model takes them."""
-        source, chosen = experiment.data.set, experiment.model
+        source, models = experiment.data.set, experiment.architectures
         if (key := source.model_dump_json()) not in self._tables:
             with at_home(experiment.home):
                 self._tables[key] = table(_loaded(source, self._root))
         rows = self._tables[key]
         if rows.x.is_floating_point() or rows.transform == "standard":
             return rows
-        if (own := key + chosen.model_dump_json()) not in self._tables:
-            made = build_model(chosen.name, chosen.options, tuple(rows.x.shape[1:]), len(rows.classes))
-            kind = input_type(made, chosen.name, rows.x)
+        if (own := f"{key} {models!r}") not in self._tables:
+            shape, classes = tuple(rows.x.shape[1:]), len(rows.classes)
+            made = {one.name: build_model(one.name, one.options, shape, classes) for one in models}
+            kinds = {name: input_type(model, name, rows.x) for name, model in made.items()}
+            if len(set(kinds.values())) > 1:
+                taken = ", ".join(f"{name!r} takes {str(kind)[6:]}" for name, kind in kinds.items())
+                raise ConfigError(
+                    f"model: samples are whole numbers, which the models take differently: {taken}; "
+                    "clients of one federation must take the same, so leave one of them out"
+                )
+            kind = next(iter(kinds.values()))
             typed = self._tables.setdefault(f"{key} {kind}", rows._replace(x=rows.x.to(kind)))
             self._tables[own] = typed  # models that take the same share it
         return self._tables[own]

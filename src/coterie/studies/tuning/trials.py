@@ -9,13 +9,14 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
 from coterie.core.home import data_folder
+from coterie.engine.mixed import simulator_of
 from coterie.engine.plan import Plan, choose_execution, prepare, tf32
-from coterie.engine.simulator import Simulator
 from coterie.engine.sinks import Progress
 from coterie.experiment import MOST_WORLDS, Experiment, World
 from coterie.studies.tuning.candidates import Candidate, candidates
@@ -146,7 +147,7 @@ def _evaluated(plan: Plan, progress: Progress | None) -> list[Outcome]:
     done, total = 0, sum(stack.iterations for stack in plan.stacks)
     for stack in plan.stacks:
         # Without progress, so without a note for each client that diverges: the report counts them.
-        simulator = Simulator(stack, choose_execution(stack, progress))
+        simulator = simulator_of(stack, partial(choose_execution, progress=progress))
         while simulator.t < stack.iterations:
             before = simulator.stepped
             simulator.step_to_next_event()

@@ -1,0 +1,266 @@
+"""Exchanges of worlds with several architectures: readers in one stack, senders in all of them.
+
+A group's clients lie in one stack for each architecture. Here they have one more number, through all worlds
+of the group and all architectures: the one by which deliveries name them. What a reader cannot use is never
+asked for: messages like its own arrive as they always do, others as `Inbox.foreign` if its algorithm `crosses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from coterie.core.messages import alike
+from coterie.core.types import Foreign, Info, Message, State
+from coterie.engine.deliveries import (
+    Act,
+    Deliveries,
+    Meetings,
+    among_sound,
+    gradients_taken,
+    messages_sent,
+    reported,
+    reports,
+    restricted,
+    to_neighbours,
+    to_stars,
+)
+from coterie.engine.exchange import Address, Draws, Exchanges, asked, chosen_among, chunks
+from coterie.engine.layout import write_clients
+from coterie.engine.mail import Party, rows_of
+from coterie.schedule import Meeting
+
+__all__ = ["Crossings"]
+
+Way = int | Literal["own"] | None
+"""The way in which a message arrives: among the own, or at a place of `Inbox.foreign`; None: not at all."""
+
+
+class MixedGroup:
+    """The clients of one group in all stacks."""
+
+    def __init__(self, parties: Sequence[Party]) -> None:
+        self.parties = parties
+        self.group = parties[0].group
+        """That of the first stack: worlds and algorithm are the same in all."""
+        sizes = [m.schedule.clients for m in self.group.members]
+        self.first = list(accumulate(sizes, initial=0))[:-1]
+        """The number of each world's first client."""
+        self.architecture = torch.empty(sum(sizes), dtype=torch.int64)
+        """`[n]` int64: the place of each client's party"""
+        self.place = torch.empty(sum(sizes), dtype=torch.int64)
+        """`[n]` int64: its number in that party's group"""
+        for a, party in enumerate(parties):
+            for first, m in zip(self.first, party.group.members, strict=True):
+                self.architecture[first + m.numbers] = a
+                begin = m.clients.start - party.group.clients.start
+                self.place[first + m.numbers] = begin + torch.arange(m.size)
+        every = range(len(parties))
+        self.ways: dict[Act, list[list[Way]]] = {
+            "mix": [[self._way(a, b, "replies") if self._asks(a, b) else None for b in every] for a in every],
+            "adopt": [[self._way(a, b, "offers") for b in every] for a in every],
+        }
+        """By act, reader's and sender's architecture."""
+
+    def _way(self, reader: int, sender: int, kind: str) -> Way:
+        ours, theirs = self.parties[reader], self.parties[sender]
+        if alike(getattr(ours.mail, kind), getattr(theirs.mail, kind)):
+            return "own"
+        if self.group.algorithm.crosses:
+            for place, task in enumerate(ours.stack.task.foreign):
+                if task.model is theirs.stack.task.model:
+                    return place
+        return None
+
+    def _asks(self, star: int, neighbour: int) -> bool:
+        """Tell whether a neighbour understands a star's question."""
+        return alike(self.parties[star].mail.questions, self.parties[neighbour].mail.questions)
+
+    def usable(self, act: Act) -> Tensor:
+        """Tell which architecture can read which, `[A, A]` bool: readers, senders."""
+        return torch.tensor([[way is not None for way in row] for row in self.ways[act]])
+
+    def of(self, party: int, to: Deliveries) -> tuple[Tensor, Deliveries]:
+        """Pick the deliveries to clients of one party, by their places there; senders keep their numbers."""
+        mine = (self.architecture[to.reader] == party).nonzero()[:, 0]
+        own = Deliveries(*(column[mine] for column in to))
+        return mine, own._replace(reader=self.place[own.reader])
+
+    def architectures(self, world: int) -> Tensor:
+        """Look up the architecture of each client of the group's world of that place, `[M]`."""
+        size = self.group.members[world].schedule.clients
+        return self.architecture[self.first[world] : self.first[world] + size]
+
+
+class Change(NamedTuple):
+    """What becomes of some readers of a party."""
+
+    party: Party
+    reader: Tensor
+    new: State
+
+
+class Crossings:
+    """The meetings of worlds with several architectures."""
+
+    def __init__(self, parts: Sequence[Exchanges]) -> None:
+        """`parts`: those of the stacks."""
+        lead = parts[0].stack
+        self.groups = [MixedGroup(parties) for parties in zip(*(p.parties for p in parts), strict=True)]
+        self._draws = Draws(lead.members, lead.experiment.exchange.every)
+        self.foresee: Callable[[int], None] = self._draws.foresee
+
+    def meetings(self, t: int, sound: Mapping[int, Tensor]) -> Meetings:
+        """Draw who meets at iteration t, of clients `[M]` of each world, by its id, that are sound."""
+        drawn, met = self._draws.at(t), {}
+        for mixed in self.groups:
+            for w, m in enumerate(mixed.group.members):
+                meeting = among_sound(drawn[m.meeting_key], sound[m.id])
+                met[m.id] = _among_usable(meeting, mixed, mixed.architectures(w))
+            if mixed.group.algorithm.chooses:
+                met |= self._chosen(mixed, met, t)
+        return met
+
+    def mix(self, met: Meetings, t: int) -> list[dict[str, Any]]:
+        """Let stars look at the replies and mix, at t ≡ 0 (mod T_ex); rows for `exchanges.jsonl`."""
+        return self._deliver(met, t, to_stars, "mix")
+
+    def adopt(self, met: Meetings, t: int) -> list[dict[str, Any]]:
+        """Let neighbours adopt their star's new model, at t ≡ 1 (mod T_ex); rows for `exchanges.jsonl`."""
+        return self._deliver(met, t, to_neighbours, "adopt")
+
+    def bytes_sent(self, met: Meetings, act: Act) -> Tensor:
+        """Count the bytes that each world sends `[W]`; a message weighs what its sender's architecture does."""
+        sent = []
+        for mixed in self.groups:
+            mails = [party.mail for party in mixed.parties]
+            questions, replies, offers = (
+                torch.tensor([getattr(mail, kind) for mail in mails])
+                for kind in ("question", "reply", "weight")
+            )
+            for w, m in enumerate(mixed.group.members):
+                meeting, architecture = met[m.id], mixed.architectures(w)
+                between = messages_sent(meeting, act)
+                star, neighbour = architecture[meeting.star, None], architecture[meeting.neighbour]
+                weights = offers[star] * m.algorithm.listens
+                if act == "mix":
+                    weights = questions[star] + replies[neighbour]
+                sent.append(int((between * weights).sum()))
+        return torch.tensor(sent)
+
+    def gradients(self, met: Meetings) -> Tensor:
+        """Count the gradients that the exchanges of each world take `[W]`, beside those of local steps."""
+        taken = []
+        for mixed in self.groups:
+            for w, m in enumerate(mixed.group.members):
+                count = gradients_taken(m.algorithm, met[m.id])
+                taken.append(count + _crossing_gradients(mixed, met[m.id], mixed.architectures(w)))
+        return torch.tensor(taken)
+
+    def _chosen(self, mixed: MixedGroup, met: Meetings, t: int) -> dict[int, Meeting]:
+        """Restrict the meetings of a group to those whom its stars choose to ask."""
+        meetings = [met[m.id] for m in mixed.group.members]
+        to = to_stars(mixed.first, [m._replace(heard=m.asked) for m in meetings])
+        chosen = torch.zeros_like(to.heard)
+        for a, party in enumerate(mixed.parties):
+            mine, own = mixed.of(a, to)
+            chosen[mine] = asked(party, own, t)
+        return chosen_among(mixed.group, meetings, chosen)
+
+    def _deliver(self, met: Meetings, t: int, address: Address, act: Act) -> list[dict[str, Any]]:
+        rows = []
+        for mixed in self.groups:
+            to = address(mixed.first, [met[m.id] for m in mixed.group.members])
+            changes: list[Change] = []
+            found = [
+                row for a in range(len(mixed.parties)) for row in self._read(mixed, a, to, act, t, changes)
+            ]
+            for change in changes:  # only now: everybody read the models from before
+                write_clients(change.party.state, change.reader, change.new)
+            ids = [m.id for m in mixed.group.members]
+            readers = zip(to.world.tolist(), to.client.tolist(), strict=True)
+            order = {(ids[world], client): i for i, (world, client) in enumerate(readers)}
+            found.sort(key=lambda row: order[row["world"], row["client"]])
+            rows += [{**row, "t": t, "kind": act} for row in found]
+        return rows
+
+    def _read(
+        self, mixed: MixedGroup, a: int, to: Deliveries, act: Act, t: int, changes: list[Change]
+    ) -> list[dict[str, Any]]:
+        """Note what becomes of those readers that have architecture a; the rows that they report."""
+        party, (_, own) = mixed.parties[a], mixed.of(a, to)
+        if not (party.room(act) and len(own.reader)):
+            return []
+        inbox = sum(
+            p.room(act) for p, way in zip(mixed.parties, mixed.ways[act][a], strict=True) if way is not None
+        )
+        infos: list[Info] = []
+        for some in chunks(party, len(own.reader), inbox * own.sender.shape[1]):
+            part = Deliveries(*(column[some] for column in own))
+            new, info = self._batch(mixed, a, part, act, t)
+            changes.append(Change(party, party.stack.to_device(part.reader), new))
+            infos.append(info)
+        info = reported({k: torch.cat([i[k] for i in infos]) for k in infos[0]})
+        return list(reports(party.group, own, info))
+
+    def _batch(self, mixed: MixedGroup, a: int, to: Deliveries, act: Act, t: int) -> tuple[State, Info]:
+        """Gather what R readers of architecture a hear from each architecture, and let them read."""
+        party = mixed.parties[a]
+        probe = party.probe(to.reader, t)
+        answers = act == "mix" and party.group.algorithm.answers
+        questions = party.questions(to.reader, probe, t) if answers else {}
+        messages = _blank(party.mail.replies if act == "mix" else party.mail.offers, to)
+        nothing = torch.zeros(to.sender.numel(), dtype=torch.bool, device=party.stack.device)
+        foreign = [Foreign({}, nothing)] * (
+            len(party.stack.task.foreign) if party.group.algorithm.crosses else 0
+        )
+        architecture = mixed.architecture[to.sender.flatten()]
+        for b, other in enumerate(mixed.parties):
+            way, mask = mixed.ways[act][a][b], to.heard.flatten() & (architecture == b)
+            (pair,) = mask.nonzero(as_tuple=True)
+            if way is None or not len(pair):
+                continue
+            who, at = mixed.place[to.sender.flatten()[pair]], party.stack.to_device(pair)
+            if answers:
+                each = rows_of(questions, party.stack.to_device(pair // to.sender.shape[1]))
+                arrived = other.replies(who, each, t)
+            else:
+                arrived = other.offers(who, t)
+            if way == "own":
+                messages = {k: m.index_copy(0, at, arrived[k]) for k, m in messages.items()}
+            else:
+                blank = _blank(other.mail.replies if act == "mix" else other.mail.offers, to)
+                theirs = {k: m.index_copy(0, at, arrived[k]) for k, m in blank.items()}
+                foreign[way] = Foreign(theirs, party.stack.to_device(mask))
+        return party.read(to, messages, probe, act, t, tuple(foreign))
+
+
+def _blank(like: Message, to: Deliveries) -> Message:
+    """Make room for the messages of all senders, `[R * K, ...]`."""
+    return {k: m.new_zeros(to.sender.numel(), *m.shape[1:]) for k, m in like.items()}
+
+
+def _among_usable(meeting: Meeting, mixed: MixedGroup, architecture: Tensor) -> Meeting:
+    """Leave out messages that their reader could not use; `architecture` `[M]`: of the world's clients."""
+    star, neighbour = architecture[meeting.star, None], architecture[meeting.neighbour]
+    meeting = restricted(meeting, mixed.usable("mix")[star, neighbour])
+    return meeting._replace(told=meeting.told & mixed.usable("adopt")[neighbour, star])
+
+
+def _crossing_gradients(mixed: MixedGroup, meeting: Meeting, architecture: Tensor) -> int:
+    """Add up what stars and neighbours take beside, because of foreign messages."""
+    algorithm = mixed.group.algorithm
+    if not algorithm.crosses:
+        return 0
+    foreign = {
+        act: torch.tensor([[isinstance(w, int) for w in row] for row in rows])
+        for act, rows in mixed.ways.items()
+    }
+    star, neighbour = architecture[meeting.star, None], architecture[meeting.neighbour]
+    heard = (meeting.heard & foreign["mix"][star, neighbour]).sum(dim=1).tolist()
+    told = (meeting.told & algorithm.listens & foreign["adopt"][neighbour, star]).sum(dim=1).tolist()
+    return sum(algorithm.crossing_gradients(h, n) for h, n in zip(heard, told, strict=True))

@@ -1,0 +1,143 @@
+"""Worlds with several architectures on their way through the iterations: one stack for each, side by side.
+
+Each stack takes its own local steps, as fast as it would alone; exchanges go across the stacks, and what is
+recorded is put together again in the order of each world's clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.engine.checkpoint import Checkpoint
+from coterie.engine.crossing import Crossings
+from coterie.engine.deliveries import Act, Meetings
+from coterie.engine.execution import Execution
+from coterie.engine.layout import Stack, WorldSlot
+from coterie.engine.simulator import Simulator, packed, restore_tensors
+from coterie.engine.sinks import Progress
+
+__all__ = ["MixedSimulator", "simulator_of"]
+
+
+def simulator_of(
+    stack: Stack, execution: Callable[[Stack], Execution], progress: Progress | None = None
+) -> Simulator | MixedSimulator:
+    """Make the simulator of a stack, together with its `others` if there are any."""
+    if stack.others:
+        return MixedSimulator(stack, execution, progress)
+    return Simulator(stack, execution(stack), progress)
+
+
+class MixedSimulator:
+    """The stacks of worlds with several architectures on their way from t = 0 to T."""
+
+    def __init__(
+        self, stack: Stack, execution: Callable[[Stack], Execution], progress: Progress | None = None
+    ) -> None:
+        self.stack = stack
+        self.parts = [Simulator(one, execution(one), progress) for one in stack.together]
+        self.exchanges = Crossings([part.exchanges for part in self.parts])
+        for part in self.parts:
+            part.foresee = self.exchanges.foresee
+        self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
+        self.exchange_gradients = torch.zeros_like(self.bytes)
+        """Gradients of each world that were taken in exchanges, not in local steps."""
+        self._met: Meetings = {}
+
+    @property
+    def t(self) -> int:
+        """Iterations done."""
+        return self.parts[0].t
+
+    @property
+    def stepped(self) -> int:
+        """Client-steps taken since this object was made."""
+        return sum(part.stepped for part in self.parts)
+
+    @property
+    def settled(self) -> bool:
+        """False between an exchange and its broadcast."""
+        return self.parts[0].settled
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Name everything that changes; the very tensors."""
+        every = {f"{i}/{k}": v for i, part in enumerate(self.parts) for k, v in part.tensors().items()}
+        return {**every, "bytes": self.bytes, "exchange_gradients": self.exchange_gradients}
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Continue from a checkpoint."""
+        restore_tensors(self.tensors(), saved)
+        for part in self.parts:
+            part.resume_at(saved.t)
+
+    def step_to_next_event(self) -> list[dict[str, Any]]:
+        """Take local steps up to the next event, or go through it; rows for `exchanges.jsonl`."""
+        if (phase := self.parts[0].phase) == "local":
+            for part in self.parts:
+                part.learn()
+            return []
+        for part in self.parts:
+            part.t += 1
+        act: Act = "mix" if phase == "exchange" else "adopt"
+        if act == "mix":
+            self._met = self.exchanges.meetings(self.t, self._sound())
+            self.exchange_gradients += self.exchanges.gradients(self._met)
+        rows = (self.exchanges.mix if act == "mix" else self.exchanges.adopt)(self._met, self.t)
+        self.bytes += self.exchanges.bytes_sent(self._met, act)
+        return rows
+
+    def evaluation_due(self) -> bool:
+        """Tell whether now is the time to evaluate."""
+        return self.parts[0].evaluation_due()
+
+    def evaluate(self) -> list[dict[str, Any]]:
+        """Make rows for `metrics.jsonl`, one for each world."""
+        measured = [part.measure() for part in self.parts]
+        slots = [part.stack.members for part in self.parts]
+        rows = []
+        for i, (found, members) in enumerate(
+            zip(zip(*measured, strict=True), zip(*slots, strict=True), strict=True)
+        ):
+            row = _together(found, members)
+            row["bytes"] += int(self.bytes[i])
+            row["gradients"] += int(self.exchange_gradients[i])
+            rows.append(row)
+        return rows
+
+    def _sound(self) -> dict[int, Tensor]:
+        """Find the clients that did not diverge, `[M]` of each world by its id."""
+        found = {m.id: torch.ones(m.schedule.clients, dtype=torch.bool) for m in self.stack.members}
+        for part in self.parts:
+            for m in part.stack.members:
+                found[m.id][m.numbers] = part.sound[m.clients]
+        return found
+
+
+def _together(rows: Sequence[dict[str, Any]], members: Sequence[WorldSlot]) -> dict[str, Any]:
+    """Make one row of a world of those of its architectures, lists in the order of its clients."""
+    numbers = torch.cat([m.numbers for m in members])
+    order, clients = numbers.argsort().tolist(), len(numbers)
+    row: dict[str, Any] = {}
+    for key, first in rows[0].items():
+        values = [one[key] for one in rows]
+        if key in ("world", "t"):
+            row[key] = first
+        elif key == "diverged":
+            row[key] = sorted(chain(*values))
+        elif key == "models_carried":
+            row[key] = sum(v * m.size for v, m in zip(values, members, strict=True)) / clients
+        elif key == "correct":
+            counts = torch.cat([m.federation.personal.count for m in members])
+            hits = torch.split(torch.cat(values), counts.tolist())
+            row[key] = packed(torch.cat([hits[i] for i in order]))
+        elif isinstance(first, list):
+            every = list(chain(*values))
+            row[key] = [every[i] for i in order]
+        else:
+            row[key] = sum(values)
+    return row

@@ -1,0 +1,114 @@
+"""Which client has which architecture, where the clients of a federation have models of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coterie.core.data import Federation
+from coterie.core.errors import ConfigError
+from coterie.core.home import at_home
+from coterie.core.registry import resolve, user_code
+from coterie.core.streams import Stream
+from coterie.experiment import Experiment, World
+from coterie.experiment.schema import Architecture, Models, Plugin
+
+__all__ = ["architectures"]
+
+
+def architectures(world: World, federation: Federation) -> Tensor:
+    """Deal the architectures of a world to its clients: their places among them, `[M]` int64."""
+    experiment = world.experiment
+    clients = len(federation.group)
+    if isinstance(experiment.model, Plugin):
+        return torch.zeros(clients, dtype=torch.int64)
+    if experiment.model.deal:
+        return _by_function(experiment, experiment.model, federation)
+    dealt = torch.full((clients,), -1, dtype=torch.int64)
+    for place, one in enumerate(experiment.model.among):
+        if one.named:
+            _give(dealt, _told(one, federation.group), place, one.name)
+    by_share = [place for place, one in enumerate(experiment.model.among) if not one.named]
+    rest = (dealt < 0).nonzero()[:, 0]
+    if len(rest) and not by_share:
+        raise ConfigError(
+            f"model: nobody deals a model to client {int(rest[0])}; name it under `clients`, or leave out "
+            "`clients` and `groups` of one model, which then goes to all the others"
+        )
+    shares = [experiment.model.among[place].share or 1 / len(by_share) for place in by_share]
+    drawn = rest[Stream(world.seed, "architecture").uniform(1, client=rest)[:, 0].argsort(stable=True)]
+    for place, some in zip(by_share, _parted(drawn, shares), strict=True):
+        if not len(some):
+            raise ConfigError(
+                f"model: {experiment.model.among[place].name!r} goes to none of {len(rest)} clients; "
+                "give it a larger share, or leave it out"
+            )
+        dealt[some] = place
+    return dealt
+
+
+def _parted(clients: Tensor, shares: Sequence[float]) -> Iterator[Tensor]:
+    """Cut clients into parts whose sizes are as near to the shares as whole numbers allow."""
+    ends = torch.tensor([0.0, *shares], dtype=torch.float64).cumsum(0) * len(clients)
+    return (clients[first:last] for first, last in pairwise(ends.round().long().tolist()))
+
+
+def _told(one: Architecture, group: Tensor) -> Tensor:
+    """List the clients that an entry names, by their numbers or their groups."""
+    if one.groups is not None:
+        if unknown := set(one.groups) - set(group.tolist()):
+            raise ConfigError(
+                f"model: {one.name!r} goes to group {min(unknown)}, but the clients' groups are "
+                f"{', '.join(map(str, sorted(set(group.tolist()))))}"
+            )
+        return torch.isin(group, torch.tensor(one.groups)).nonzero()[:, 0]
+    numbers = torch.tensor(one.clients, dtype=torch.int64)
+    if bool((numbers >= len(group)).any()):
+        raise ConfigError(
+            f"model: {one.name!r} goes to client {int(numbers.max())}, but there are {len(group)}, "
+            "counted from 0"
+        )
+    return numbers
+
+
+def _give(dealt: Tensor, clients: Tensor, place: int, name: str) -> None:
+    """Deal an architecture to some clients, who must not have one yet."""
+    if len(twice := clients[dealt[clients] >= 0]):
+        raise ConfigError(
+            f"model: client {int(twice[0])} has a model already, but {name!r} is dealt to it too; "
+            "name it once"
+        )
+    dealt[clients] = place
+
+
+def _by_function(experiment: Experiment, models: Models, federation: Federation) -> Tensor:
+    """Ask the user's function for every client."""
+    with at_home(experiment.home):
+        deal = _function(str(models.deal))
+    dealt = []
+    facts = zip(federation.group.tolist(), federation.train.count.tolist(), strict=True)
+    for client, (group, samples) in enumerate(facts):
+        with user_code(f"model: deal = {models.deal!r} failed for client {client}"):
+            place = deal(client, group, samples)
+        if not isinstance(place, int) or not 0 <= place < len(models.among):
+            raise ConfigError(
+                f"model: deal = {models.deal!r} must give a whole number from 0 to {len(models.among) - 1}, "
+                f"the place of a model in the list, got {place!r} for client {client}"
+            )
+        dealt.append(int(place))
+    return torch.tensor(dealt, dtype=torch.int64)
+
+
+def _function(name: str) -> Callable[[int, int, int], Any]:
+    """Import the user's function."""
+    if ":" not in name:
+        raise ConfigError(f"model: deal must name a function of your own, such as 'mine:deal', got {name!r}")
+    found = resolve("model", name)
+    if not callable(found):
+        raise ConfigError(f"model: deal = {name!r} is not a function but {type(found).__name__}")
+    function: Callable[[int, int, int], Any] = found
+    return function
