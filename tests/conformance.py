@@ -15,18 +15,22 @@ from functools import cache, lru_cache, partial
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
+import pytest
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
+from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
 
 from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.errors import ConfigError
+from coterie.core.messages import alike
+from coterie.core.model_factory import acquainted
 from coterie.core.optim import Sgd
 from coterie.core.sampling import Purpose, context, first_proxy
 from coterie.core.streams import Stream
 from coterie.core.task import Task
-from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, Start, State
+from coterie.core.types import Batch, Context, Foreign, Inbox, Message, Probe, Reachable, Start, State
 from tests.trees import clone, one_by_one, pick, same, stack
 
 __all__ = ["CHECKS", "conforms"]
@@ -405,6 +409,57 @@ def broadcasts_change_something(algorithm: Algorithm) -> None:
     assert changed == (algorithm.listens and bool(told.messages))
 
 
+def two_architectures(algorithm: Algorithm) -> None:
+    """Of the other architecture what is like the own is heard, and what is not only if the method crosses."""
+    w = world()
+    narrow = nn.Sequential(
+        nn.Linear(FEATURES, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, CLASSES)
+    )
+    ours, theirs = acquainted((w.task, Task(narrow.double(), optimizer=w.task.optimizer)))
+    state, box, told, probe = met(algorithm)
+    start = Start(*theirs.init_params(7), pick(w.starts, 1).row, pick(w.starts, 1).group)
+    other = algorithm.init(theirs, start, pick(moment(w, "init", 0), 1))
+    sent = algorithm.offer(theirs, other, pick(w.probes, 1), pick(moment(w, "offer", 3), 1))
+    own = algorithm.offer(ours, state, probe, pick(moment(w, "offer", 3), 0))
+    if algorithm.answers or not own:
+        return
+    last = torch.tensor([False, False, True])
+    heard = torch.tensor([True, False, True])
+    if alike(own, sent):
+        messages, foreign = {k: torch.cat([m[:2], sent[k][None]]) for k, m in box.messages.items()}, ()
+    else:
+        messages = _written(box.messages, 2, 0.0)
+        blank = {k: torch.stack([torch.zeros_like(m), torch.zeros_like(m), m]) for k, m in sent.items()}
+        foreign = (Foreign(blank, last),) if algorithm.crosses else ()
+        heard = heard if algorithm.crosses else heard & ~last
+    mixed = Inbox(messages, heard, box.slot, foreign)
+    if foreign and set(sent) != set(theirs.names()):
+        with pytest.raises(ConfigError, match="share = 'all'"):
+            guarded_mix(algorithm, ours, state, mixed, probe, pick(moment(w, "mix", 3), 0))
+        return
+
+    def act(call: Any, purpose: Purpose, inbox: Inbox) -> Any:
+        return call(algorithm, ours, state, inbox, probe, pick(moment(w, purpose, 3), 0))
+
+    got = act(guarded_mix, "mix", mixed)
+    stacked = [tree[None].expand(2, *tree.shape) for tree in tree_leaves((state, mixed, probe))]
+    twice = tree_unflatten(stacked, tree_structure((state, mixed, probe)))
+    ctx = pick(moment(w, "mix", 3), torch.tensor([0, 0]))
+    same(pick(vmap(partial(guarded_mix, algorithm, ours))(*twice, ctx), 0), got, 1e-10)
+    assert all(v.isfinite().all() for part in got[0] for v in part.values())
+    if foreign:
+        spoilt = Foreign(_written(foreign[0].messages, 2, torch.nan), last)
+        without = act(guarded_mix, "mix", mixed._replace(heard=heard & ~last))
+        same(act(guarded_mix, "mix", mixed._replace(foreign=(spoilt,))), without)
+        one = Inbox({k: torch.zeros_like(m) for k, m in told.messages.items()}, *told[1:3])
+        one = one._replace(foreign=(Foreign({k: m[None] for k, m in sent.items()}, torch.ones(1).bool()),))
+        changed, _ = act(guarded_adopt, "adopt", one)
+        moved = any(
+            not torch.equal(v, o[k]) for n, o in zip(changed, state, strict=True) for k, v in n.items()
+        )
+        assert moved == algorithm.listens
+
+
 def randomness_is_of_the_call(algorithm: Algorithm) -> None:
     """What is random is so by the context's key alone: the same key, the same bits, whatever drew before."""
     first = usual_life(algorithm)
@@ -427,6 +482,7 @@ CHECKS: dict[str, Callable[[Algorithm], None]] = {
         nothing_modified,
         shape_of_state,
         broadcasts_change_something,
+        two_architectures,
         randomness_is_of_the_call,
     )
 }

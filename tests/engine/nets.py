@@ -15,6 +15,7 @@ from coterie.core.streams import Stream
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Probe, Start, State
 from coterie.plugins.algorithms.kd_pdfl import PaperReading
+from coterie.plugins.models.mlp import Mlp
 
 Shape = tuple[int, ...]
 
@@ -25,6 +26,15 @@ def plain(inputs: Shape, classes: int) -> nn.Module:
 
 def _between(inputs: Shape, classes: int, *layers: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(inputs), 8), *layers, nn.Linear(8, classes))
+
+
+def five_hidden(inputs: Shape, classes: int) -> nn.Module:
+    """The model `mlp` with five hidden units, by another name."""
+    return Mlp((5,)).build(inputs, classes)
+
+
+def one_output_more(inputs: Shape, classes: int) -> nn.Module:
+    return plain(inputs, classes + 1)
 
 
 def batch_norm(inputs: Shape, classes: int) -> nn.Module:

@@ -30,15 +30,16 @@ def check(
 
         chosen = Experiment.load(experiment, changes)
         _, worlds, federations, stacks = plan = prepare(chosen, data)
+    models = [sum(p.numel() for p in s.task.model.parameters()) for s in stacks[0].together]
     sizes = [int(n) for f in federations for n in f.train.count]
     found: dict[str, Any] = {
         "name": chosen.name,
         "worlds": len(worlds),
         "runs": len(stacks),
-        "clients": sum(s.size for s in stacks),
+        "clients": sum(s.size for stack in stacks for s in stack.together),
         "train": [min(sizes), max(sizes)],
         "classes": list(federations[0].classes),
-        "parameters": sum(p.numel() for p in stacks[0].task.model.parameters()),
+        "parameters": models[0] if len(models) == 1 else models,
         "notes": plan.notices(),
     }
     if as_json:
@@ -49,5 +50,11 @@ def check(
     typer.echo(
         f"{experiment} is sound: {len(worlds)} worlds in {len(stacks)} batched run{'s'[: len(stacks) != 1]}, "
         f"{found['clients']} clients with {min(sizes)} to {max(sizes)} training samples, "
-        f"{len(found['classes'])} classes, a model of {found['parameters']:,} parameters"
+        f"{len(found['classes'])} classes, {_sized(models)} parameters"
     )
+
+
+def _sized(parameters: list[int]) -> str:
+    """Tell how large the models are."""
+    *rest, last = (f"{number:,}" for number in parameters)
+    return f"models of {', '.join(rest)} and {last}" if rest else f"a model of {last}"

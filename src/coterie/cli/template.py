@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from coterie.core.registry import KINDS
 from coterie.core.toml import assignment
 from coterie.experiment import Experiment, Plugin
-from coterie.experiment.schema import PLUGINS
+from coterie.experiment.schema import PLUGINS, Models
 
 __all__ = ["template"]
 
@@ -47,7 +47,7 @@ def template(name: str, source: str = "quickstart") -> str:
         *(assignment(path, values) for path, values in plain["search"].items()),
     ]
     for key, section in experiment:
-        if isinstance(section, BaseModel) and not isinstance(section, Plugin):
+        if isinstance(section, BaseModel) and not isinstance(section, Plugin | Models):
             lines += ["", f"# {type(section).__doc__}", f"[{key}]", *_settings(section)]
     return "\n".join(lines) + "\n"
 
@@ -60,8 +60,9 @@ def _settings(section: BaseModel) -> Iterator[str]:
     plain, defaults = (one.model_dump(mode="json") for one in (section, type(section)()))
     for key, field in type(section).model_fields.items():
         value, default = _short(plain[key]), _short(defaults[key])
+        given = getattr(section, key)
         if key in ("methods", "grid", "search") or (
-            isinstance(getattr(section, key), BaseModel) and "name" not in plain[key]
+            isinstance(given, BaseModel) and not isinstance(given, Models) and "name" not in plain[key]
         ):
             continue
         said = [field.description or "", f"({_SEE[key]})" if key in _SEE else ""]
@@ -75,5 +76,8 @@ def _settings(section: BaseModel) -> Iterator[str]:
 
 
 def _short(value: Any) -> Any:
-    """A plugin without options by its name alone."""
+    """A plugin without options by its name alone; several models as a list, unless they are dealt by name."""
+    if isinstance(value, dict) and "among" in value:
+        among = [_short({k: v for k, v in one.items() if v is not None}) for one in value["among"]]
+        return {"among": among, "deal": value["deal"]} if value["deal"] else among
     return value["name"] if isinstance(value, dict) and set(value) == {"name"} else value

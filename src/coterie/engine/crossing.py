@@ -2,7 +2,7 @@
 
 A group's clients lie in one stack for each architecture. Here they have one more number, through all worlds
 of the group and all architectures: the one by which deliveries name them. What a reader cannot use is never
-asked for: messages like its own arrive as they always do, others as `Inbox.foreign` if its algorithm `crosses`.
+asked for: messages like its own arrive as ever, others as `Inbox.foreign` if its algorithm `crosses`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Crossings:
         return self._deliver(met, t, to_neighbours, "adopt")
 
     def bytes_sent(self, met: Meetings, act: Act) -> Tensor:
-        """Count the bytes that each world sends `[W]`; a message weighs what its sender's architecture does."""
+        """Count the bytes that each world sends `[W]`; each weighs what its sender's architecture does."""
         sent = []
         for mixed in self.groups:
             mails = [party.mail for party in mixed.parties]
@@ -175,12 +175,11 @@ class Crossings:
         rows = []
         for mixed in self.groups:
             to = address(mixed.first, [met[m.id] for m in mixed.group.members])
-            changes: list[Change] = []
-            found = [
-                row for a in range(len(mixed.parties)) for row in self._read(mixed, a, to, act, t, changes)
-            ]
-            for change in changes:  # only now: everybody read the models from before
+            read = [self._read(mixed, a, to, act, t) for a in range(len(mixed.parties))]
+            for change in (change for changes, _ in read for change in changes):
+                # Only now: everybody read the models from before.
                 write_clients(change.party.state, change.reader, change.new)
+            found = [row for _, reported_rows in read for row in reported_rows]
             ids = [m.id for m in mixed.group.members]
             readers = zip(to.world.tolist(), to.client.tolist(), strict=True)
             order = {(ids[world], client): i for i, (world, client) in enumerate(readers)}
@@ -189,23 +188,22 @@ class Crossings:
         return rows
 
     def _read(
-        self, mixed: MixedGroup, a: int, to: Deliveries, act: Act, t: int, changes: list[Change]
-    ) -> list[dict[str, Any]]:
-        """Note what becomes of those readers that have architecture a; the rows that they report."""
-        party, (_, own) = mixed.parties[a], mixed.of(a, to)
+        self, mixed: MixedGroup, a: int, to: Deliveries, act: Act, t: int
+    ) -> tuple[list[Change], list[dict[str, Any]]]:
+        """Find what becomes of those readers that have architecture a, and the rows that they report."""
+        party, own = mixed.parties[a], mixed.of(a, to)[1]
         if not (party.room(act) and len(own.reader)):
-            return []
-        inbox = sum(
-            p.room(act) for p, way in zip(mixed.parties, mixed.ways[act][a], strict=True) if way is not None
-        )
-        infos: list[Info] = []
+            return [], []
+        ways = zip(mixed.parties, mixed.ways[act][a], strict=True)
+        inbox = sum(other.room(act) for other, way in ways if way is not None)
+        changes, infos = [], []
         for some in chunks(party, len(own.reader), inbox * own.sender.shape[1]):
             part = Deliveries(*(column[some] for column in own))
             new, info = self._batch(mixed, a, part, act, t)
             changes.append(Change(party, party.stack.to_device(part.reader), new))
             infos.append(info)
         info = reported({k: torch.cat([i[k] for i in infos]) for k in infos[0]})
-        return list(reports(party.group, own, info))
+        return changes, list(reports(party.group, own, info))
 
     def _batch(self, mixed: MixedGroup, a: int, to: Deliveries, act: Act, t: int) -> tuple[State, Info]:
         """Gather what R readers of architecture a hear from each architecture, and let them read."""

@@ -109,7 +109,7 @@ def restricted(meeting: Meeting, allowed: Tensor) -> Meeting:
 
 
 def messages_sent(meeting: Meeting, act: Act) -> Tensor:
-    """Find the pairs `[S, K]` with a message: the asked reply; a star that heard one sends to all it asked."""
+    """Find the pairs `[S, K]` with a message: all asked reply; a star that heard one sends to them."""
     return meeting.asked if act == "mix" else meeting.asked & meeting.heard.any(dim=1, keepdim=True)
 
 

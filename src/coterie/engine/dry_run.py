@@ -17,10 +17,22 @@ from torch.func import vmap
 from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
 from coterie.core.errors import CoterieError, ModelError
+from coterie.core.messages import alike
 from coterie.core.registry import describe_error, user_code
 from coterie.core.sampling import Purpose, first_proxy
 from coterie.core.task import Task
-from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
+from coterie.core.types import (
+    Batch,
+    Context,
+    Foreign,
+    Inbox,
+    Message,
+    Probe,
+    Reachable,
+    Start,
+    State,
+    Tensors,
+)
 from coterie.core.validation import ValidatingAlgorithm, same_tensors
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
@@ -71,16 +83,7 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
 
     state: State = attempt("init", start, ctx("init"))
     one = take_clients(state, torch.tensor(0))  # alone first: messages about shapes are plainer
-    logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
-    shape, wanted = (
-        tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__,
-        (len(x[0]), classes),
-    )
-    if shape != wanted:
-        raise ModelError(
-            f"model {type(task.model).__name__} puts out {shape} for {wanted[0]} samples, but the labels "
-            f"need {wanted}: one number for each of {classes} classes"
-        )
+    _check_outputs(task, _named(stack, group, lambda: task.logits(one, x[0])), (len(x[0]), classes))
     attempt("predict", state, x, probe)
     state = attempt("local", state, batch, ctx("local"))[0]
     state = attempt("settle", state, ctx("settle"))
@@ -101,10 +104,46 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
     for act, messages, senders in acts:
         if messages:
             attempt(act, state, _inbox(messages, senders), probe, ctx(act))
+    for place, other in enumerate(task.foreign if group.algorithm.crosses else ()):
+        start = stack.start([other.init_params(0)], torch.zeros_like(two), torch.arange(2), 2, 2)
+        alone = State(*({k: v[0] for k, v in part.items()} for part in start[:2]), {}, {}, {})
+        _check_outputs(other, other.logits(alone, x[0]), (len(x[0]), classes))
+        theirs = attempt(partial(_offered, other), start, probe, ctx("init"), ctx("offer"))
+        for act in ("mix", "adopt"):
+            attempt(act, state, _foreign_inbox(offers, theirs, place, len(task.foreign)), probe, ctx(act))
     if group.attack:
         lie = partial(_lie, world.experiment.attack.name, group.attack, task)
         for messages in (replies, offers):
             attempt(lie, state, messages, probe, ctx("attack"))
+
+
+def _check_outputs(task: Task, logits: Any, wanted: tuple[int, int]) -> None:
+    """Refuse outputs that are not one number for each sample and class."""
+    shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if shape != wanted:
+        raise ModelError(
+            f"model {type(task.model).__name__} puts out {shape} for {wanted[0]} samples, but the labels "
+            f"need {wanted}: one number for each of {wanted[1]} classes"
+        )
+
+
+def _offered(
+    task: Task, algorithm: Algorithm, start: Start, probe: Probe, init: Context, offer: Context
+) -> Message:
+    """Make the message of a client of another architecture."""
+    return algorithm.offer(task, algorithm.init(task, start, init), probe, offer)
+
+
+def _foreign_inbox(offers: Message, theirs: Message, place: int, architectures: int) -> Inbox:
+    """Make the inboxes of two clients: one message, of another architecture unless it is like an own one."""
+    if alike(offers, theirs):
+        return _inbox(theirs, 1)
+    box = _inbox(offers, 1)
+    others = [Foreign({}, torch.zeros_like(box.heard))] * architectures
+    others[place] = Foreign({k: m[:, None] for k, m in theirs.items()}, box.heard)
+    return drop_unsound(
+        box._replace(messages={k: 0 * m for k, m in box.messages.items()}, foreign=tuple(others))
+    )
 
 
 def _lie(

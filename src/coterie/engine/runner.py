@@ -20,6 +20,7 @@ from coterie.engine.plan import Plan, choose_execution
 from coterie.engine.simulator import Simulator
 from coterie.engine.sinks import Progress, RunSink
 from coterie.experiment import World
+from coterie.federation import architecture_names, architectures
 
 __all__ = ["described", "simulate"]
 
@@ -103,11 +104,12 @@ def described(
     worlds: Sequence[World], federations: Sequence[Federation]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Describe who takes part, as plain data; worlds of one seed and setting share their clients."""
-    numbers: dict[int, int] = {}
+    numbers: dict[tuple[int, tuple[str, ...]], int] = {}
     described: list[dict[str, Any]] = []
     clients: list[dict[str, Any]] = []
     for world, federation in zip(worlds, federations, strict=True):
-        number = numbers.setdefault(id(federation), len(numbers))
+        models = _models(world, federation)
+        number = numbers.setdefault((id(federation), models), len(numbers))
         if number == len(clients):
             train, owner = federation.train, torch.arange(len(federation.train.count))
             labels = torch.zeros(len(owner), len(federation.classes), dtype=torch.int64)
@@ -123,11 +125,21 @@ def described(
                     "labels": labels.tolist(),
                     "attackers": world.attackers.nonzero()[:, 0].tolist(),
                     "owned": federation.owned,
+                    **({"architecture": list(models)} if models else {}),
                 }
             )
         facts = {"name": world.name, "label": world.label, "seed": world.seed, "setting": world.setting}
         described.append({**facts, "federation": number})
     return described, clients
+
+
+def _models(world: World, federation: Federation) -> tuple[str, ...]:
+    """Name each client's architecture `[M]`; nothing if all have the same."""
+    models = world.experiment.architectures
+    if len(models) < 2:
+        return ()
+    names = architecture_names(models)
+    return tuple(names[place] for place in architectures(world, federation).tolist())
 
 
 def _path(folder: Path, stack: int) -> Path:

@@ -1,6 +1,6 @@
 """Dealing a data set to clients: which samples each of them has, sees and calls what."""
 
-from coterie.federation.architectures import architectures
+from coterie.federation.architectures import architecture_names, architectures
 from coterie.federation.dealer import Dealer
 
-__all__ = ["Dealer", "architectures"]
+__all__ = ["Dealer", "architecture_names", "architectures"]

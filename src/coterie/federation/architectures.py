@@ -17,7 +17,7 @@ from coterie.core.streams import Stream
 from coterie.experiment import Experiment, World
 from coterie.experiment.schema import Architecture, Models, Plugin
 
-__all__ = ["architectures"]
+__all__ = ["architecture_names", "architectures"]
 
 
 def architectures(world: World, federation: Federation) -> Tensor:
@@ -49,6 +49,17 @@ def architectures(world: World, federation: Federation) -> Tensor:
             )
         dealt[some] = place
     return dealt
+
+
+def architecture_names(models: Sequence[Plugin]) -> list[str]:
+    """Name the models of a federation: by their plugins, and by their options where two have one plugin."""
+    names = [model.name for model in models]
+    return [
+        " ".join([model.name, *(f"{k}={v}" for k, v in model.options.items())])
+        if names.count(model.name) > 1
+        else model.name
+        for model in models
+    ]
 
 
 def _parted(clients: Tensor, shares: Sequence[float]) -> Iterator[Tensor]:

@@ -5,7 +5,8 @@
     status.json             {"state": "running|stopped|failed|done", "t", "iterations", "seconds", ...}
     worlds.json             index = world: {"name", "label", "seed", "setting", "federation"}
     clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "test" [M],
-                            "labels" [M][L], "attackers" [client, ...], "owned"}
+                            "labels" [M][L], "attackers" [client, ...], "owned", "architecture" [M]
+                            (absent: all clients have one model)}
     metrics.jsonl           one row per world and evaluation: {"world", "t", "personal" [M], "global" [M],
                             "validation" [M], "loss" [M], "bytes", "gradients", "models_carried",
                             "diverged" [client, ...], "correct" (only at the end)}

@@ -200,11 +200,14 @@ class WorldGains:
     def _text(self, client: int, named: Sequence[tuple[_Words, Fact]]) -> str:
         if (why := self._unknown()) is not None:
             return f"Whether client {client} gains by joining is not known: {why}."
+        who = f"Client {client}"
+        if self.world.architecture:
+            who += f" ({self.world.architecture[client]})"
         if client in self.world.attackers:
-            return f"Client {client} is an attacker, so it is not compared with its Local twin."
+            return f"{who} is an attacker, so it is not compared with its Local twin."
         if not self._compared[client]:
-            return f"Client {client} cannot be compared with its Local twin: one of them has no finite model."
-        moved = f"Client {client} {self._moved(client)}{self._noise(client)}."
+            return f"{who} cannot be compared with its Local twin: one of them has no finite model."
+        moved = f"{who} {self._moved(client)}{self._noise(client)}."
         return f"{moved} The average client {_points(self._average())}. {_reasons(named, client)}"
 
     def _moved(self, client: int) -> str:

@@ -78,6 +78,8 @@ class WorldMetrics:
     """Memory of one client beside its model and optimiser, in models; None: not told."""
     owned: bool = False
     """True if the clients are the same in every seed: the data came dealt to their owners."""
+    architecture: tuple[str, ...] = ()
+    """The name of each client's architecture; none if all have one model."""
     test: Ints | None = None
     """`[M]` personal test samples, where known."""
     correct: Bits | None = None
@@ -250,6 +252,7 @@ def _track(
         attackers=attackers,
         models_carried=rows[-1].get("models_carried"),
         owned=clients.get("owned", False),
+        architecture=tuple(clients.get("architecture", ())),
         test=None if test is None else np.array(test, dtype=np.int64),
         correct=None if test is None else _correct(rows[-1], sum(test)),
     )

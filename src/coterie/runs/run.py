@@ -212,6 +212,7 @@ class Run:
                 "t": int(w.t[e]),
                 "client": np.arange(len(w.group)),
                 "group": w.group,
+                **({"architecture": list(w.architecture)} if w.architecture else {}),
                 "train": w.train,
                 **{score: w.scores[score][e] for score in SCORES},
                 "vs_local": np.nan if (gain := w.gain("personal", e)) is None else gain,

@@ -144,6 +144,7 @@ export async function clients(source, query, remember, link) {
       [
         "client",
         "group",
+        ...(found.architecture ? ["architecture"] : []),
         "personal",
         "gain over Local",
         "surely hurt",
@@ -154,6 +155,7 @@ export async function clients(source, query, remember, link) {
       ...order.map((k) => [
         k,
         found.group[k],
+        ...(found.architecture ? [found.architecture[k]] : []),
         found.personal[k],
         found.gain?.[k],
         found.surely && Number(surely(k)),
@@ -203,6 +205,7 @@ export async function clients(source, query, remember, link) {
     return [
       dot,
       link ? h("a", { href: link(there) }, text) : text,
+      found.architecture && h("small", { title: "architecture" }, ` ${found.architecture[k]}`),
       surely(k) && h("small", { class: "bad", title: "surely hurt" }, " ▼"),
       found.diverged.includes(k) && h("small", { class: "bad" }, " diverged"),
       found.attackers.includes(k) && h("small", { class: "bad" }, " attacker"),

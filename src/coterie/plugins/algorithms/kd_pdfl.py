@@ -20,11 +20,12 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.errors import ConfigError
-from coterie.core.messages import blend, write_row
+from coterie.core.messages import write_row
 from coterie.core.outputs import distance, outputs
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Start, State, Tensors
+from coterie.plugins.algorithms._distilling import Distilling
 from coterie.plugins.algorithms.kd_pdfl_trust import TrustReading
 
 __all__ = ["KDPDFL", "PaperReading"]
@@ -34,7 +35,7 @@ BARRIER = 0.01
 
 
 @dataclass(frozen=True)
-class PaperReading(Algorithm):
+class PaperReading(Distilling):
     """Neighbours weighted by how alike their models see the client's own data."""
 
     mu1: Annotated[float, Ge(0)] = 1.0
@@ -70,36 +71,33 @@ class PaperReading(Algorithm):
         total = w_j.sum()
         c_i = torch.where(total > 0, self.confidence(probe, inbox), 1.0)
         share = (1 - c_i) * (w_j / torch.where(total > 0, total, 1.0))
-        new = self.blend(task, state, inbox, share, probe, ctx)._replace(rows={"w": w})
+        new = self.learned(task, state, inbox, share, probe, ctx)._replace(rows={"w": w})
         return new, {"distance": d, "weight": w_j, "confidence": c_i, "heard": inbox.heard}
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         # θ_j = θ_i, or (`mix`) as far as j trusts i, measured by the neighbour it trusts most
+        if self.adoption in ("replace", "average") and self.distils(inbox):
+            share = inbox.heard / (1.0 if self.adoption == "replace" else 2.0)
+            return self.learned(task, state, inbox, share.to(probe.size.dtype), probe, ctx), {}
         if self.adoption != "mix":
             return Algorithm.adopt(self, task, state, inbox, probe, ctx)
         inbox, w, d = self.look(task, state, inbox, probe)
         w_i = torch.where(inbox.heard, w[inbox.slot], 0.0)
         share = (1 - self.confidence(probe, inbox)) * w_i / w.max().clamp_min(torch.finfo(w.dtype).tiny)
-        new = self.blend(task, state, inbox, share, probe, ctx)._replace(rows={"w": w})
+        new = self.learned(task, state, inbox, share, probe, ctx)._replace(rows={"w": w})
         return new, {"distance": d, "weight": w_i, "confidence": 1 - share.sum(), "heard": inbox.heard}
 
     def look(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> tuple[Inbox, Tensor, Tensor]:
         """Find what can be measured, the new row of W `[M]`, and the distances `[K]` that led to that row."""
         # (z_i@i, z_j@i) = MidGetter(θ_i, θ_j, X_i)
-        mid_getter = partial(self.mid_getter, task, probe=probe)
-        z_i, z_j = mid_getter(state), task.map_over_messages(mid_getter, state, inbox.messages)
+        mid_getter = partial(self.mid_getter, probe=probe)
+        z_i, z_j = mid_getter(task, state), task.look(mid_getter, state, inbox)
         # d_W(i,j) = Wasserstein2D(z_i@i, z_j@i)
         d = self.statistical_distance(z_i, z_j, probe)
         # A model too wild to be measured counts as not heard.
         inbox = inbox._replace(heard=inbox.heard & torch.isfinite(d))
         # ConnVectorUpdate(i,j) as in equation (2)
         return inbox, self.conn_vector_update(state.rows["w"], d, inbox), d
-
-    def blend(
-        self, task: Task, state: State, inbox: Inbox, share: Tensor, probe: Probe, ctx: Context
-    ) -> State:
-        """Σ_j share_j θ_j + (1 - Σ_j share_j) θ_i, of all that is sent."""
-        return task.merge(state, blend(self.offer(task, state, probe, ctx), share, inbox.messages))
 
     def mid_getter(self, task: Task, state: State, probe: Probe) -> Tensor:
         """Compute the outputs of one model on the star's own samples, `[n, L]`."""

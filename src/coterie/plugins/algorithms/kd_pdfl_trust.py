@@ -32,9 +32,10 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.closing_mean import begin_mean, mean_or_model, update_mean
-from coterie.core.messages import blend, ranks, write_row
+from coterie.core.messages import ranks, write_row
 from coterie.core.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Reachable, Start, State, Tensors
+from coterie.plugins.algorithms._distilling import Distilling
 
 __all__ = ["TrustReading"]
 
@@ -45,7 +46,7 @@ PRIOR = 0.5
 
 
 @dataclass(frozen=True)
-class TrustReading(Algorithm):
+class TrustReading(Distilling):
     """Neighbours weighted by how well their models explain the client's own labels."""
 
     tau: Annotated[float, Gt(0)] = 0.3
@@ -80,7 +81,7 @@ class TrustReading(Algorithm):
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         inbox, rows, w_j, d = self.judge(task, state, inbox, probe)
         share = w_j / (1 + w_j.sum())
-        return self._blended(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
+        return self.learned(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
             "distance": d,
             "weight": w_j,
             "confidence": 1 - share.sum(),
@@ -94,7 +95,7 @@ class TrustReading(Algorithm):
             return self.mix(task, state, inbox, probe, ctx)
         inbox, rows, w_i, d = self.judge(task, state, inbox, probe)
         share = w_i if self.adoption == "replace" else w_i / 2
-        return self._blended(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
+        return self.learned(task, state, inbox, share, probe, ctx)._replace(rows=rows), {
             "distance": d,
             "weight": w_i,
             "confidence": 1 - share.sum(),
@@ -105,7 +106,7 @@ class TrustReading(Algorithm):
         self, task: Task, state: State, inbox: Inbox, probe: Probe
     ) -> tuple[Inbox, Tensors, Tensor, Tensor]:
         """Find what can be judged, the new rows `[M]`, the weights of those heard and their losses `[K]`."""
-        z = task.map_over_messages(lambda one: task.logits(one, probe.x), state, inbox.messages)
+        z = task.look(lambda its, one: its.logits(one, probe.x), state, inbox)
         loss = label_loss(z, probe)
         # A model too wild to be judged counts as not heard.
         inbox = inbox._replace(heard=inbox.heard & torch.isfinite(loss))
@@ -117,11 +118,6 @@ class TrustReading(Algorithm):
         weight = torch.where(fit > bar, (fit / fit.max()) ** (1 / self.tau), 0.0)
         w_j = torch.where(inbox.heard, weight[inbox.slot], 0.0)
         return inbox, {"w": write_row(state.rows["w"], w_j, inbox), "fit": fit}, w_j, loss
-
-    def _blended(
-        self, task: Task, state: State, inbox: Inbox, share: Tensor, probe: Probe, ctx: Context
-    ) -> State:
-        return task.merge(state, blend(self.offer(task, state, probe, ctx), share, inbox.messages))
 
     def model(self, state: State) -> tuple[Tensors, Tensors]:
         return mean_or_model(state)

@@ -217,7 +217,7 @@ def _facts(worlds: Sequence[WorldMetrics], runs: Sequence[Run]) -> dict[str, Any
         "iterations": setting["train"]["iterations"],
         "exchange_every": setting["exchange"]["every"],
         "stars": setting["exchange"]["stars"],
-        "model": setting["model"]["name"],
+        "model": " + ".join(one["name"] for one in setting["model"].get("among", [setting["model"]])),
         "dataset": setting["data"]["set"]["name"],
     }
 
