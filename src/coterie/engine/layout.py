@@ -231,8 +231,8 @@ class Stack:
 
         row = first_row(numbers, world, self.dtype)
         rows = torch.nn.functional.pad(row, (0, width - world))
-        own, proxies = (tuple(stacked(given, part) for part in (0, 1)) for given in (models, [proxy]))
-        return Start(*own, self._home(rows), self._home(group), proxies)
+        proxies = stacked([proxy], 0), stacked([proxy], 1)
+        return Start(stacked(models, 0), stacked(models, 1), self._home(rows), self._home(group), proxies)
 
     def _home(self, tensor: Tensor) -> Tensor:
         dtype = self.dtype if tensor.is_floating_point() else tensor.dtype
