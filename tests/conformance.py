@@ -412,13 +412,13 @@ def broadcasts_change_something(algorithm: Algorithm) -> None:
 def two_architectures(algorithm: Algorithm) -> None:
     """Of the other architecture what is like the own is heard, and what is not only if the method crosses."""
     w = world()
-    narrow = nn.Sequential(
-        nn.Linear(FEATURES, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, CLASSES)
-    )
-    narrower = Task(narrow.double(), optimizer=w.task.optimizer, proxy=w.task.proxy)
-    ours, theirs = acquainted((w.task, narrower))
+    narrow, wide = nn.Linear(FEATURES, 5), nn.Linear(5, 8)  # as many features before the head as the others
+    layers = narrow, nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), wide, nn.ReLU(), nn.Linear(8, CLASSES)
+    deep = Task(nn.Sequential(*layers).double(), optimizer=w.task.optimizer, proxy=w.task.proxy)
+    ours, theirs = acquainted((w.task, deep))
     state, box, told, probe = met(algorithm)
-    start = Start(*theirs.init_params(7), *pick(w.starts, 1)[2:])
+    params, buffers = theirs.init_params(7)
+    start = pick(w.starts, 1)._replace(params=params, buffers=buffers)
     other = algorithm.init(theirs, start, pick(moment(w, "init", 0), 1))
     sent = algorithm.offer(theirs, other, pick(w.probes, 1), pick(moment(w, "offer", 3), 1))
     own = algorithm.offer(ours, state, probe, pick(moment(w, "offer", 3), 0))

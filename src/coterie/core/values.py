@@ -31,7 +31,7 @@ def allowed(hint: Any) -> str:
         return " | ".join("absent" if one is type(None) else allowed(one) for one in inner)
     if origin in (tuple, list):
         return f"[{allowed(inner[0])}, …]"
-    return "table" if origin is dict else _PLAIN.get(hint) or getattr(hint, "VALUES", "")
+    return "table" if origin is dict else _PLAIN.get(hint, str(getattr(hint, "VALUES", "")))
 
 
 def _limit(mark: Any) -> str:

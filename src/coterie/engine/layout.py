@@ -232,8 +232,7 @@ class Stack:
         row = first_row(numbers, world, self.dtype)
         rows = torch.nn.functional.pad(row, (0, width - world))
         proxies = stacked([proxy], 0), stacked([proxy], 1)
-        own = stacked(models, 0), stacked(models, 1)
-        return Start(*own, self._home(rows), self._home(group), proxies)
+        return Start(stacked(models, 0), stacked(models, 1), self._home(rows), self._home(group), proxies)
 
     def _home(self, tensor: Tensor) -> Tensor:
         dtype = self.dtype if tensor.is_floating_point() else tensor.dtype

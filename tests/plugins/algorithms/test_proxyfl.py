@@ -40,7 +40,7 @@ def test_half_way_and_of_several_the_mean() -> None:
 
 
 def test_a_broadcast_is_mixed_in_like_a_reply_only_if_it_should() -> None:
-    for method, want in ((ProxyFL(blend=0.25, adoption="mix"), 1.5), (ProxyFL(blend=0.25), 3.0)):
+    for method, want in ((ProxyFL(blend=0.25, adoption="mix"), 1.5), (ProxyFL(adoption="replace"), 3.0)):
         state = client(method, (9, 9), (1, 1))
         told, _ = guarded_adopt(method, PAIR, state, inbox((3, 3)), probe(), moment())
         assert logits(told) == ([9, 9], [want, want])

@@ -8,7 +8,7 @@ import pytest
 
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import registered
-from coterie.studies.leaderboard.columns import columns, counted, methods, size
+from coterie.studies.leaderboard.columns import columns, fitted, methods, size
 from coterie.studies.leaderboard.pieces import Request, figure_seeds, tuning_seeds
 from coterie.studies.leaderboard.pieces import label_of as label
 
@@ -88,8 +88,19 @@ def test_two_methods_cannot_have_one_label() -> None:
 
 
 def test_options_that_count_iterations_follow_the_length_of_the_column() -> None:
-    assert counted("FedAvg+", 600) == {"switch": 300}
-    assert counted("Local", 600) == {}
+    (column,) = columns(["digits-label"], None, size(quick=False))
+    assert fitted("FedAvg+", column) == {"switch": 300}
+    assert fitted("Local", column) == {}
+
+
+def test_a_proxy_is_named_where_clients_have_several_models() -> None:
+    one, several = columns(["digits-label", "digits-models"], None, size(quick=False))
+    assert fitted("FML", one) == {}
+    for name in ("FML", "ProxyFL"):
+        method = {"name": name, **fitted(name, several)}
+        (world,) = several.experiment({name: method}, [0], "cpu").worlds()
+        assert world.algorithm.proxy is not None
+        assert world.algorithm.proxy.name == "mlp"
 
 
 def test_seeds_of_tuning_and_figures_have_none_in_common() -> None:

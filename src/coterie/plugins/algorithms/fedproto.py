@@ -27,6 +27,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
+from coterie.core.errors import ConfigError
 from coterie.core.label_means import (
     LabelMeans,
     adopted,
@@ -64,6 +65,12 @@ class FedProto(Algorithm):
 
     def init(self, task: Task, start: Start, ctx: Context) -> State:
         own, (features, labels) = Algorithm.init(self, task, start, ctx), head_sizes(task)
+        widths = sorted({features, *(head_sizes(other)[0] for other in task.foreign)})
+        if len(widths) > 1:
+            raise ConfigError(
+                f"FedProto compares features, but the models' heads take in {' and '.join(map(str, widths))} "
+                "of them; make that equal, or use FD, which compares outputs"
+            )
         return own._replace(memory=LabelMeans.empty(labels, features, start.row).tensors())
 
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:

@@ -4,7 +4,8 @@ $\phi_i \leftarrow (1-b)\,\phi_i + b\,\phi_j$, j one of those in reach, drawn at
 
 With b = 1 (`blend`) a star takes over the proxy of the neighbour it asked; of several that it asked
 (`asked`), their mean. The paper's clients all receive one in each round, from peers on an exponential graph,
-which is `exchange.stars = 1.0` and `adoption = "ignore"` here. Only the proxy ever leaves a client.
+which is `exchange.stars = 1.0` here; a broadcast would bring most of them back. Only the proxy ever leaves a
+client.
 
 With `private = true` the proxy's gradient is that of DP-SGD: each sample's is clipped to norm C, and the sum
 over B samples gets noise,
@@ -26,7 +27,7 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 from torch.func import vmap
 
-from coterie.core.algorithm import SearchSpace
+from coterie.core.algorithm import Adoption, SearchSpace
 from coterie.core.errors import ConfigError
 from coterie.core.messages import ranks, weighted_sum
 from coterie.core.mutual_learning import proxy_of, taught
@@ -43,6 +44,9 @@ __all__ = ["ProxyFL"]
 class ProxyFL(FML):
     """A private model and a common one that is passed on teach each other; can add privacy noise."""
 
+    adoption: Adoption = "ignore"
+    """The use that a neighbour makes of the broadcast proxy: `replace` its own, `average` half and half,
+    `mix`: as far as `blend` says, or `ignore` it, which is often its own come back."""
     asked: Annotated[int, Ge(1)] = 1
     """How many of those in reach a star asks, drawn at random."""
     blend: Annotated[float, Ge(0), Le(1)] = 1.0
@@ -100,7 +104,8 @@ class ProxyFL(FML):
         return Gradient(noisy, loss.mean(), phi.buffers)
 
     def search_space(self) -> SearchSpace:
-        return {**FML.search_space(self), "asked": (1, 2, 5), "blend": (0.5, 1.0)}
+        taught = {k: v for k, v in FML.search_space(self).items() if k != "adoption"}
+        return {**taught, "asked": (1, 2, 5), "blend": (0.5, 1.0)}
 
 
 def clipped(grads: Tensors, most: Tensor | float) -> Tensors:

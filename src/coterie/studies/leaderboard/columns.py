@@ -13,7 +13,7 @@ from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import build, normalise_name, registered
 from coterie.experiment import Experiment
 
-__all__ = ["Column", "Size", "columns", "counted", "methods", "references", "size"]
+__all__ = ["Column", "Size", "columns", "fitted", "methods", "references", "size"]
 
 _SECTIONS = ("data", "train", "exchange", "population", "evaluate")
 """Tables of an experiment whose keys a column sets one by one."""
@@ -89,10 +89,16 @@ def methods(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def counted(method: str, iterations: int) -> dict[str, int]:
-    """Set the options of a method that count iterations: shares of all there are."""
-    shares: dict[str, float] = _toml()["methods"]["at"].get(method, {})
-    return {option: round(share * iterations) for option, share in shares.items()}
+def fitted(method: str, column: Column) -> dict[str, Any]:
+    """Set the options of a method that a column decides: those that count iterations, and the proxy.
+
+    Iterations are shares of all there are; a proxy is named where clients have several models.
+    """
+    told, iterations = _toml()["methods"], column.settings["train.iterations"]
+    found = {option: round(share * iterations) for option, share in told["at"].get(method, {}).items()}
+    model = column.settings.get("model", {})
+    several = isinstance(model, list) or "among" in model
+    return found | (told["mixed"].get(method, {}) if several else {})
 
 
 def references() -> list[str]:

@@ -19,7 +19,7 @@ from coterie.experiment import Experiment
 from coterie.experiment.overrides import put
 from coterie.runs import Run
 from coterie.runs.metrics import WorldMetrics
-from coterie.studies.leaderboard.columns import Column, counted
+from coterie.studies.leaderboard.columns import Column, fitted
 from coterie.studies.sweep.folder import Job
 from coterie.studies.tuning.candidates import candidates
 from coterie.studies.tuning.trials import FIRST_SEED, Trial, best, known_scores
@@ -58,11 +58,8 @@ class Request(NamedTuple):
 
     def experiment(self, column: Column, labels: Iterable[str]) -> Experiment:
         """Build the experiment of a column's figures, untuned."""
-        names, iterations = (
-            {label: self.methods[label] for label in labels},
-            column.settings["train.iterations"],
-        )
-        chosen = {label: {"name": name, **counted(name, iterations)} for label, name in names.items()}
+        names = {label: self.methods[label] for label in labels}
+        chosen = {label: {"name": name, **fitted(name, column)} for label, name in names.items()}
         return column.experiment(chosen, figure_seeds(self.seeds), self.device)
 
 
