@@ -115,7 +115,8 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
             attempt(act, state, _inbox(messages, senders), probe, ctx(act))
     for place, other in enumerate(task.foreign if group.algorithm.crosses else ()):
         start = stack.start([other.init_params(0)], proxy, torch.zeros_like(two), torch.arange(2), 2, 2)
-        alone = State(*({k: v[0] for k, v in part.items()} for part in start[:2]), {}, {}, {})
+        params, buffers = ({k: v[0] for k, v in part.items()} for part in (start.params, start.buffers))
+        alone = State(params, buffers, {}, {}, {})
         validate_outputs(other, alone, other.logits(alone, x[0]), x[0], y[0], names)
         theirs = attempt(partial(_offered, other), start, probe, ctx("init"), ctx("offer"))
         for act in ("mix", "adopt"):
