@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coterie import __version__
 from coterie.core.home import at_home
 from coterie.core.model_factory import build_model
 from coterie.core.trained_model import ModelCard, refuse_more_than_a_model, state_dict
@@ -61,7 +60,6 @@ def trained_model(state: Path) -> tuple[ModelCard, Tensors]:
         client=facts["peer"],
         iteration=facts["t"],
         version=tuple(facts["version"]),
-        coterie=__version__,
     )
     return card, state_dict(net, *method.model(checkpoint.state_of(found)))
 
