@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -72,7 +73,7 @@ class ModelCard:
     """Iterations that were done."""
     version: tuple[int, int] | None = None
     """Of a peer's model: the start of its process, and the state changes in the model's life."""
-    coterie: str
+    coterie: str = field(default_factory=lambda: _version())
     """The version of coterie that wrote the card."""
 
     def plain(self) -> dict[str, Any]:
@@ -185,6 +186,14 @@ def state_dict(model: nn.Module, params: Tensors, buffers: Tensors) -> Tensors:
         for name, value in {**params, **buffers}.items():
             named[name].data = value.detach().cpu().clone()
     return {k: v.detach() for k, v in own.state_dict().items() if isinstance(v, Tensor)}
+
+
+def _version() -> str:
+    """Look up the installed version; the package itself imports rooms above this one."""
+    try:
+        return version("coterie")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def _described(tensor: Tensor | None) -> str:

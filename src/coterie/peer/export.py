@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coterie import __version__
 from coterie.core.home import at_home
 from coterie.core.model_factory import build_model
 from coterie.core.trained_model import ModelCard, refuse_more_than_a_model, state_dict
@@ -61,26 +60,25 @@ def trained_model(state: Path) -> tuple[ModelCard, Tensors]:
         client=facts["peer"],
         iteration=facts["t"],
         version=tuple(facts["version"]),
-        coterie=__version__,
     )
     return card, state_dict(net, *method.model(checkpoint.state_of(found)))
 
 
 def _saved(state: Path) -> tuple[Path, dict[str, Any], Tensors]:
     """Read the last saved state; one that is replaced at this very moment is looked for again."""
+    # While one is replaced there is for a moment only the one before it.
+    names = [state / checkpoint.MODEL, state / checkpoint.FORMER] if state.is_dir() else [state]
     while True:
-        path = state / checkpoint.MODEL if state.is_dir() else state
-        if not path.exists() and state.is_dir():  # between the two renames of a replacement
-            path = state / checkpoint.FORMER
-        before = _identity(path)
+        there = ((path, found) for path in names if (found := _identity(path)) is not None)
+        path, before = next(there, (None, None))
+        if path is None:
+            raise PeerError(_absence(state))
         try:
-            if before is None:
-                raise PeerError(_absence(state))
             return path, *checkpoint.read(path)
         except PeerError as error:
             if _identity(path) != before:
                 continue
-            if isinstance(error, DamagedError):
+            if isinstance(error, DamagedError) and path.name == checkpoint.MODEL:
                 raise PeerError(
                     f"{error}; the one saved before it may be whole: coterie peer export "
                     f"{path.with_name(checkpoint.FORMER)}"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie import __version__
 from coterie.core.errors import ModelError, RunError
 from coterie.core.home import at_home
 from coterie.core.model_factory import build_model
@@ -49,7 +48,6 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
             "client": str(client),
             "iteration": int(track.t[-1]),
             "shifts": [shift.name for shift in e.data.shift],
-            "coterie": __version__,
         },
         str(run.path),
     )

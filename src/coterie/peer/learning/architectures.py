@@ -1,4 +1,4 @@
-"""Architectures of a federation: which there are, which is the own, and what messages of each look like."""
+"""Architectures of a federation: which there are, and which is a peer's own."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from typing import NamedTuple
 from coterie.core.data import Federation
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import registered, resolve
-from coterie.core.types import Message
 from coterie.experiment import Experiment, Plugin, World
 from coterie.federation import architectures
 
-__all__ = ["Architectures", "Sent"]
-
-
-class Sent(NamedTuple):
-    """Messages as clients of one architecture send them, packed; those of the first state."""
-
-    offer: Message
-    question: Message
-    """Empty unless the method `answers`."""
-    reply: Message
+__all__ = ["Architectures"]
 
 
 class Architectures(NamedTuple):

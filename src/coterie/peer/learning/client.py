@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from coterie.core.attack import Attack
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.measuring import measure_client
-from coterie.core.messages import alike
 from coterie.core.model_factory import acquainted, build_task, with_proxy
 from coterie.core.precision import Precision, pack, unpack
 from coterie.core.registry import describe_error
@@ -36,10 +35,11 @@ from coterie.core.sampling import (
     training_order,
 )
 from coterie.core.task import Task
-from coterie.core.types import Batch, Foreign, Inbox, Info, Message, Probe, Reachable, Start, State
+from coterie.core.types import Batch, Inbox, Info, Message, Probe, Reachable, Start, State
 from coterie.core.validation import ValidatingAlgorithm, refuse_without_classes, validate_outputs
 from coterie.experiment import World
-from coterie.peer.learning.architectures import Architectures, Sent
+from coterie.peer.learning.architectures import Architectures
+from coterie.peer.learning.inbox import Act, ReceivedMessage, Sent, Way, inbox_of, ways_of
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
 from coterie.schedule import Schedule
@@ -47,9 +47,6 @@ from coterie.schedule import Schedule
 __all__ = ["Act", "Client", "ClientData", "LocalClient", "ReceivedMessage", "RecordChange", "Snapshot"]
 __all__ += ["dry_run"]
 
-Act = Literal["mix", "adopt"]
-Way: TypeAlias = int | Literal["own"] | None
-"""The way in which a message is heard: among the own, at a place of `Inbox.foreign`, or not at all."""
 TRIED = 4
 """Samples on which a model is tried before it learns."""
 AHEAD = 64
@@ -207,54 +204,16 @@ class Client:
     def inbox(self, act: Act, heard: Sequence[ReceivedMessage]) -> Inbox:
         """Put messages, unpacked, among the own or those of their architecture."""
         ways = [self.way(act, h.architecture) for h in heard]
-
-        def stacked(way: Way, like: Message) -> Message:
-            """Stack those heard in this way, `[K, ...]` each, with zeros for the others."""
-            each = [h.message if its == way else {} for h, its in zip(heard, ways, strict=True)]
-            return {
-                k: torch.stack([m[k] if m else torch.zeros_like(v) for m in each]) for k, v in like.items()
-            }
-
-        def mask(way: Way) -> Tensor:
-            return torch.tensor([its == way for its in ways], dtype=torch.bool)
-
-        def first(way: Way) -> Message:
-            return next((h.message for h, its in zip(heard, ways, strict=True) if its == way), {})
-
-        places = range(len(self.task.foreign) if self.algorithm.crosses else 0)
-        return Inbox(
-            stacked("own", first("own") or self._like(act)) if heard else {},
-            ~mask(None),
-            torch.tensor([h.slot for h in heard], dtype=torch.int64),
-            tuple(Foreign(stacked(place, first(place)), mask(place)) for place in places),
-        )
-
-    def _like(self, act: Act) -> Message:
-        """Make a message with the names and shapes of the own, as it would be heard."""
-        own = self.sent[self.architectures.own]
-        return self.unpacked(own.reply if act == "mix" else own.offer)
+        own = next((h.message for h, way in zip(heard, ways, strict=True) if way == "own"), None)
+        if own is None:
+            sent = self.sent[self.architectures.own]
+            own = self.unpacked(sent.reply if act == "mix" else sent.offer)
+        return inbox_of(heard, ways, own, len(self.task.foreign) if self.algorithm.crosses else 0)
 
     @cached_property
     def _ways(self) -> Mapping[Act, Sequence[Way]]:
-        every = range(len(self.tasks))
-        return {
-            "mix": [self._way(b, "reply") if self._asks(b) else None for b in every],
-            "adopt": [self._way(b, "offer") for b in every],
-        }
-
-    def _way(self, sender: int, part: Literal["reply", "offer"]) -> Way:
-        ours, theirs = (getattr(self.sent[b], part) for b in (self.architectures.own, sender))
-        if alike(ours, theirs):
-            return "own"
-        if self.algorithm.crosses:
-            for place, task in enumerate(self.task.foreign):
-                if task.model is self.tasks[sender].model:
-                    return place
-        return None
-
-    def _asks(self, neighbour: int) -> bool:
-        """Tell whether clients of that architecture understand a question of the own, and the other way."""
-        return alike(self.sent[self.architectures.own].question, self.sent[neighbour].question)
+        known = self.sent, self.tasks, self.architectures.own, self.algorithm.crosses
+        return {"mix": ways_of("mix", *known), "adopt": ways_of("adopt", *known)}
 
     def _first_sent(self) -> Sent:
         state = self.first()
@@ -297,14 +256,6 @@ class Client:
             for number, metric in enumerate(self.task.kind.metrics):
                 found[f"{name}.{metric.name}" if number else name] = measured.get(metric.name)
         return found
-
-
-class ReceivedMessage(NamedTuple):
-    """A message as it was sent, packed, its sender's entry of the row, and the sender's architecture."""
-
-    slot: int
-    message: Message
-    architecture: int = 0
 
 
 class Snapshot(NamedTuple):
