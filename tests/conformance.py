@@ -426,8 +426,9 @@ def two_architectures(algorithm: Algorithm) -> None:
         return
     last = torch.tensor([False, False, True])
     heard = torch.tensor([True, False, True])
+    foreign: tuple[Foreign, ...] = ()
     if alike(own, sent):
-        messages, foreign = {k: torch.cat([m[:2], sent[k][None]]) for k, m in box.messages.items()}, ()
+        messages = {k: torch.cat([m[:2], sent[k][None]]) for k, m in box.messages.items()}
     else:
         messages = _written(box.messages, 2, 0.0)
         blank = {k: torch.stack([torch.zeros_like(m), torch.zeros_like(m), m]) for k, m in sent.items()}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,10 @@ def test_the_order_of_entries_does_not_matter(tmp_path: Path) -> None:
         close(rows, found[0])
 
 
+def second(calls: Iterator[int]) -> bool:
+    return next(calls) >= 1
+
+
 def test_stopped_and_resumed(tmp_path: Path) -> None:
     """To the bit, wherever it stopped."""
 
@@ -223,8 +229,8 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
     recording, stops, done = Recording(tmp_path / "stopped"), 0, False
     recording.path.mkdir()
     while not done:
-        calls = itertools.count()
-        done = simulate(prepare(mixed()), recording, resume=stops > 0, stop=lambda c=calls: next(c) >= 1)
+        stop = partial(second, itertools.count())
+        done = simulate(prepare(mixed()), recording, resume=stops > 0, stop=stop)
         stops += 1
     assert stops > 5
     assert repr(recording.rows) == repr(want.rows)

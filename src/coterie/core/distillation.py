@@ -26,6 +26,8 @@ __all__ = ["BATCH", "distilled"]
 
 BATCH = 32
 """Blends of a gradient step."""
+BATCHES = 4
+"""Of these there are so many, which steps take in turn: all teachers are run on all blends."""
 
 
 def distilled(
@@ -47,7 +49,7 @@ def distilled(
     which 0 counts as not heard; `say` `[]`: λ. Where that is 0, or a teacher's numbers are not finite, the
     result is `new`.
     """
-    x, labels = _blends(probe, ctx, steps * BATCH)
+    x, labels = _blends(probe, ctx, min(steps, BATCHES) * BATCH)
     said = task.look(lambda its, one: its.logits(one, x).softmax(dim=-1), state, inbox)
     share = torch.where(weight > 0, weight, 0.0)
     share = share / share.sum().clamp_min(torch.finfo(share.dtype).tiny)
@@ -55,7 +57,8 @@ def distilled(
     target = (1 - say) * labels(teacher.shape[-1]) + say * teacher
     taught = new
     for step in range(steps):
-        some = slice(step * BATCH, (step + 1) * BATCH)
+        first = step % BATCHES * BATCH
+        some = slice(first, first + BATCH)
         taught = _step(task, taught, x[some], target[some], ctx, rate)
     numbers = [teacher, *taught.params.values(), *taught.buffers.values()]
     sound = (say > 0) & torch.stack([v.isfinite().all() for v in numbers]).all()

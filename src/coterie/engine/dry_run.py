@@ -106,7 +106,8 @@ def _try_clients(stack: Stack, group: AlgorithmGroup) -> None:
             attempt(act, state, _inbox(messages, senders), probe, ctx(act))
     for place, other in enumerate(task.foreign if group.algorithm.crosses else ()):
         start = stack.start([other.init_params(0)], proxy, torch.zeros_like(two), torch.arange(2), 2, 2)
-        alone = State(*({k: v[0] for k, v in part.items()} for part in start[:2]), {}, {}, {})
+        params, buffers = ({k: v[0] for k, v in part.items()} for part in (start.params, start.buffers))
+        alone = State(params, buffers, {}, {}, {})
         _check_outputs(other, other.logits(alone, x[0]), (len(x[0]), classes))
         theirs = attempt(partial(_offered, other), start, probe, ctx("init"), ctx("offer"))
         for act in ("mix", "adopt"):

@@ -43,7 +43,7 @@ class MixedSimulator:
         self.parts = [Simulator(one, execution(one), progress) for one in stack.together]
         self.exchanges = Crossings([part.exchanges for part in self.parts])
         for part in self.parts:
-            part.foresee = self.exchanges.foresee
+            part.draw_ahead = self.exchanges.foresee
         self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
         self.exchange_gradients = torch.zeros_like(self.bytes)
         """Gradients of each world that were taken in exchanges, not in local steps."""

@@ -56,8 +56,8 @@ class Plan(NamedTuple):
 
     def notices(self) -> list[str]:
         """List what is set but never happens, or given but not used, one sentence each."""
-        every = [one for stack in self.stacks for one in stack.together]
-        found = [text for stack in every if (text := stack.task.notice)]
+        parts = [one for stack in self.stacks for one in stack.together]
+        found = [text for stack in parts if (text := stack.task.notice)]
         for member in (m for stack in self.stacks for m in stack.members):
             schedule, train = member.schedule, member.schedule.train
             closing = f", the last {train.personalize:.0%} of them local only" if train.personalize else ""
@@ -172,7 +172,7 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
 
 def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
     """Leave out what nobody has; two entries with the same model are one architecture."""
-    had = list(dict.fromkeys(id(tasks[place]) for place in dealt.unique().tolist()))
+    had = list(dict.fromkeys(id(tasks[place]) for place in sorted(set(dealt.tolist()))))
     numbers = torch.tensor([had.index(id(task)) if id(task) in had else -1 for task in tasks])
     by_id = {id(task): task for task in tasks}
     return Cast(tuple(by_id[i] for i in had), numbers[dealt])

@@ -7,7 +7,7 @@ block of clients, small enough for the processor's cache, through all local step
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -99,7 +99,7 @@ class Simulator:
         """Gradients of each world that were taken in exchanges, not in local steps."""
         self._recorder = _recorder(stack, self.clients) if record else None
         self.exchanges = Exchanges(stack, self.clients, self._recorder)
-        self.foresee = self.exchanges.foresee
+        self.draw_ahead: Callable[[int], None] = self.exchanges.foresee
         """Draws who meets in an exchange ahead of time."""
         self.stepped = 0
         """Client-steps taken since this object was made."""
@@ -159,11 +159,11 @@ class Simulator:
         """False between an exchange and its broadcast, which goes to those who met: nothing is saved then."""
         return self.phase != "broadcast"
 
-    def _look_ahead(self) -> None:
+    def foresee(self) -> None:
         """Draw who meets in the exchange that follows the next local steps, if one does."""
         following = self._next_stop() + 1
         if self.stack.members[0].schedule.phase(following) == "exchange":
-            self.foresee(following)
+            self.draw_ahead(following)
 
     def evaluation_due(self) -> bool:
         """Tell whether now is the time to evaluate."""
@@ -259,7 +259,7 @@ class Simulator:
         self.loss_sum += torch.where(counted, losses, 0.0).double().sum(dim=0)
         self.steps += counted.sum(dim=0)
         self.taken += counted.sum(dim=0)
-        self._look_ahead()  # while a GPU still works on the steps
+        self.foresee()  # while a GPU still works on the steps
         self.stepped += losses.numel() if learns is None else int(counted.sum())
         if bool(bad.any()):
             self._isolate(bad.any(dim=0), at[bad.int().argmax(dim=0)])

@@ -29,7 +29,7 @@ class Distilling(Algorithm):
     for clients that begin with different models (`train.init = "independent"`), whose mean is none."""
     lessons: Annotated[int, Ge(1)] = 10
     """Gradient steps of an exchange towards what models say that are not averaged, if there are any."""
-    lesson_rate: Annotated[float, Gt(0)] = 0.1
+    lesson_rate: Annotated[float, Gt(0)] = 0.2
     """The size of these steps."""
 
     def learned(
@@ -47,8 +47,8 @@ class Distilling(Algorithm):
         say = share.sum() - own.sum()
         own = own / (1 - say).clamp_min(torch.finfo(own.dtype).tiny)
         new = task.merge(state, blend(ours, own, inbox.messages))
-        how = {"steps": self.lessons, "rate": self.lesson_rate}
-        return distilled(task, state, new, inbox, share, say, probe, ctx, **how)
+        steps, rate = self.lessons, self.lesson_rate
+        return distilled(task, state, new, inbox, share, say, probe, ctx, steps=steps, rate=rate)
 
     def distils(self, inbox: Inbox) -> bool:
         """Tell whether there may be models that are not averaged."""
