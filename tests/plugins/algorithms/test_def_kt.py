@@ -71,6 +71,14 @@ def test_the_best_on_the_own_samples_or_one_at_random() -> None:
     assert found == set(models)
 
 
+def test_a_model_whose_loss_is_no_number_is_not_kept() -> None:
+    wild = (1e308, -1e308)  # finite, but not its cross-entropy of label 1
+    labels = OWN._replace(y=torch.tensor([1, 1, 0, 0]))
+    for method in (DefKT(steps=1), DefKT(steps=1, choice="best")):
+        new, _ = guarded_mix(method, PAIR, star(*SURE), heard(wild), labels, moment())
+        assert new.params["weight"][:, 0].tolist() == list(SURE)
+
+
 def test_only_one_is_asked_if_one_at_random_is_kept() -> None:
     reachable = Reachable(torch.arange(1, 5), torch.tensor([True, False, True, True]))
     state = star(*EVEN)

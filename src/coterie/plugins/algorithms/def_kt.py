@@ -75,8 +75,15 @@ class DefKT(Algorithm):
             kept = first_at_random(inbox.slot, heard, ctx)
         received = task.merge(state, {k: m[kept.long().argmax()] for k, m in inbox.messages.items()})
         learnt = self.learn(task, received, state, probe, ctx)
-        new = state._replace(params=learnt.params, buffers=learnt.buffers)
-        return new, {"distance": loss, "weight": kept.to(loss), "heard": heard}
+        params, buffers = (
+            {k: torch.where(kept.any(), new, old[k]) for k, new in part.items()}
+            for part, old in ((learnt.params, state.params), (learnt.buffers, state.buffers))
+        )
+        return state._replace(params=params, buffers=buffers), {
+            "distance": loss,
+            "weight": kept.to(loss),
+            "heard": heard,
+        }
 
     def learn(self, task: Task, one: State, other: State, probe: Probe, ctx: Context) -> State:
         """Let two models teach each other, and return the first."""

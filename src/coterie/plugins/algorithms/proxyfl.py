@@ -89,9 +89,6 @@ class ProxyFL(FML):
         if not self.private:
             return FML.proxy_gradient(self, proxy, phi, batch, teacher, beta, ctx)
 
-        # Without axes swapped in memory, whatever the state went through: per-sample kernels add up by those.
-        phi = phi._replace(params={k: p.contiguous() for k, p in phi.params.items()})
-
         def of_one(x: Tensor, y: Tensor, logits: Tensor) -> tuple[Tensors, Tensor]:
             said = taught(proxy, logits[None], beta, 1 - beta)
             grads, loss, _ = proxy.gradients(phi, batch._replace(x=x[None], y=y[None]), objective=said)
@@ -110,6 +107,7 @@ class ProxyFL(FML):
 
 def clipped(grads: Tensors, most: Tensor | float) -> Tensors:
     """Shrink a gradient to a norm, if it has more."""
-    norm = torch.stack([g.square().sum() for g in grads.values()]).sum().sqrt()
+    squares = [grads[k].square().sum() for k in sorted(grads)]  # a state that was loaded has another order
+    norm = torch.stack(squares).sum().sqrt()
     shrink = torch.where(norm > most, most / norm, 1.0).to(norm)
     return {k: shrink * g for k, g in grads.items()}
