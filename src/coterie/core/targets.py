@@ -28,8 +28,8 @@ def as_numbers(y: Tensor, names: tuple[str, ...], where: str) -> Tensor:
     if y.dim() == 1 and not y.is_floating_point() and len(names) > 1:
         some = ", ".join(names[:3])
         raise DataError(
-            f"{where}: y are {len(names)} labels ({some}, ...), not numbers; name the columns to predict as the data "
-            "set's target, or leave the task out"
+            f"{where}: y are {len(names)} labels ({some}, ...), not numbers; name the columns to predict as "
+            "the data set's target, or leave the task out"
         )
     if numbers.shape[1] != len(names):
         raise DataError(f"{where}: y has {numbers.shape[1]} targets, but there are {len(names)} names")
