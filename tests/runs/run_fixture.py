@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from coterie.core.metric import TaskFacts
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder
 
 NAN = float("nan")
+CLASSIFICATION = TaskFacts()
 
 EXPERIMENT = Experiment.parse(
     {
@@ -103,10 +105,11 @@ def make(
     clients: Sequence[dict[str, Any]] = CLIENTS,
     metrics: Sequence[dict[str, Any]] = METRICS,
     exchanges: Sequence[dict[str, Any]] = EXCHANGES,
+    task: TaskFacts = CLASSIFICATION,
 ) -> Run:
     """The run, or another of other numbers; `clients`: those of each seed."""
     with RunFolder.create(path, experiment) as folder:
-        fill(folder, described(experiment), clients, metrics, exchanges)
+        fill(folder, described(experiment), clients, metrics, exchanges, task)
     return Run(path)
 
 
@@ -116,8 +119,9 @@ def fill(
     clients: Sequence[dict[str, Any]] = CLIENTS,
     metrics: Sequence[dict[str, Any]] = METRICS,
     exchanges: Sequence[dict[str, Any]] = EXCHANGES,
+    task: TaskFacts = CLASSIFICATION,
 ) -> None:
-    folder.describe(worlds, clients)
+    folder.describe(worlds, clients, task)
     for row in metrics:
         folder.metrics(row)
     for row in exchanges:

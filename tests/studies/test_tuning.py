@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 
 from coterie import Experiment, run
 from coterie.core.errors import ConfigError, RunError
+from coterie.core.metric import ACCURACY, Metric
 from coterie.engine.plan import prepare
 from coterie.studies.tuning import Trial, Tuning, tune
 from coterie.studies.tuning.candidates import candidates, space
 from coterie.studies.tuning.report import markdown, numbers, places, tables, write
-from coterie.studies.tuning.trials import best, outcome
+from coterie.studies.tuning.trials import best, known_scores, outcome
 from tests.engine.recording import Watcher
 from tests.engine.small import experiment
 
@@ -128,6 +130,32 @@ def test_values_are_those_that_hold_whoever_set_them() -> None:
 )
 def test_the_highest_mean_wins_the_earlier_one_if_equal(scores: list[tuple[float, ...]], chosen: int) -> None:
     assert best([Trial({}, s, 0) for s in scores]) == chosen
+
+
+RMSE = Metric("rmse", "RMSE", higher_is_better=False)
+
+
+@pytest.mark.parametrize(
+    ("scores", "lost", "chosen"),
+    [
+        ([(0.5,), (0.2,), (0.9,)], [0, 0, 0], 1),
+        ([(0.5,), (0.2,), (0.9,)], [0, 3, 0], 0),  # the lowest one is of the clients that did not diverge
+        ([(math.nan,), (0.9,), (0.8,)], [4, 1, 1], 2),
+        ([(math.nan,), (math.nan,)], [4, 4], 0),
+    ],
+)
+def test_of_errors_the_lowest_mean_wins_and_who_diverged_comes_last(
+    scores: list[tuple[float, ...]], lost: list[int], chosen: int
+) -> None:
+    trials = [Trial({}, s, n, RMSE) for s, n in zip(scores, lost, strict=True)]
+    assert best(trials) == chosen
+
+
+def test_who_diverged_counts_as_the_worst_share_and_not_as_the_best_error() -> None:
+    scores = [0.5, math.nan, 0.7, 0.1]
+    assert known_scores(scores, {3}, ACCURACY) == [0.5, 0.7, 0.0]
+    assert known_scores(scores, {3}, RMSE) == [0.5, 0.7]
+    assert math.isnan(known_scores(scores, {0, 1, 2, 3}, RMSE)[0])
 
 
 def test_mean_and_standard_deviation_over_seeds() -> None:

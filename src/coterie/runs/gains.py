@@ -206,8 +206,10 @@ class WorldGains:
             return f"Client {client} is an attacker, so it is not compared with its Local twin."
         if not self._compared[client]:
             return f"Client {client} cannot be compared with its Local twin: one of them has no finite model."
+        average = self._average()
+        mean = "is level" if self._is_tiny(average) else self._changed(average)
         moved = f"Client {client} {self._moved(client)}{self._noise(client)}."
-        return f"{moved} The average client {self._changed(self._average())}. {_reasons(named, client)}"
+        return f"{moved} The average client {mean}. {_reasons(named, client)}"
 
     def _moved(self, client: int) -> str:
         own, gain, metric = self.world.scores["personal"][-1, client], self.gain[client], self.metric
@@ -215,16 +217,18 @@ class WorldGains:
             return f"is level: {in_words(metric, own)}, as alone"
         alone = own - gain if metric.higher_is_better else own + gain
         better = "" if metric.higher_is_better else f" ({metric.direction})"
-        return (
-            f"{self._changed(gain)} by joining: {in_words(metric, own)} against "
-            f"{with_unit(metric, alone)} alone{better}"
-        )
+        values = f"{in_words(metric, own)} against {with_unit(metric, alone)} alone"
+        return f"{self._changed(gain)} by joining: {values}{better}"
 
     def _changed(self, gain: float) -> str:
-        """Say that a client gained or lost, and how much; less than is shown is level."""
-        if text(self.metric, abs(gain)) == text(self.metric, 0.0):
-            return "is level"
-        return f"{'gained' if gain > 0 else 'lost'} {amount(self.metric, gain)}"
+        """Say that a client gained or lost, and how much."""
+        least = 10.0**-self.metric.digits / self.metric.scale
+        size = f"less than {amount(self.metric, least)}" if self._is_tiny(gain) else amount(self.metric, gain)
+        return f"{'gained' if gain > 0 else 'lost'} {size}"
+
+    def _is_tiny(self, gain: float) -> bool:
+        """Tell whether a gain is less than is shown."""
+        return text(self.metric, abs(gain)) == text(self.metric, 0.0)
 
     def _noise(self, client: int) -> str:
         """Tell whether the difference to the twin is more than chance may make."""

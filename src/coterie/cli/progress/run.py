@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.text import Text
 
 from coterie.cli.progress import Lines, rate
-from coterie.core.metric import Metric
+from coterie.core.metric import ACCURACY, Metric
 from coterie.engine import sinks
 from coterie.experiment import Experiment
 from coterie.runs.wording import compact
@@ -113,4 +113,5 @@ class _Lines(Lines):
             self.say(f"{done}/{total}  {speed}  {self.scores}")
 
     def evaluated(self, personal: Mapping[str, float]) -> None:
-        self.scores = "  ".join(_scores(self.metric, personal))
+        named = [] if self.metric == ACCURACY else [f"{self.metric.title}:"]
+        self.scores = "  ".join([*named, *_scores(self.metric, personal)])

@@ -56,9 +56,10 @@ export async function clients(source, query, remember, link) {
     const said = wording(found.metric);
     const widest = Math.max(...(found.gain ?? [0]).map((g) => Math.abs(g ?? 0)), 10 * said.step);
     const most = Math.max(...found.personal.map((v) => v ?? 0));
-    const heads = ["client", said.words("personal"), "against Local", "global", "samples"];
+    const own = [said.words("personal"), said.direction].filter(Boolean).join(", ");
+    const heads = ["client", own, "against Local", "global", "samples"];
     if (found.classes.length) heads.push("labels");
-    const high = tiles ? 118 : narrow.matches ? 68 : 46;
+    const high = tiles ? (found.classes.length ? 118 : 72) : narrow.matches ? 68 : 46;
     const list = windowed(
       order.length,
       high,

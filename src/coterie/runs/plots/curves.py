@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,6 +19,9 @@ __all__ = ["bands", "tested"]
 _TIE = {
     "arrowstyle": "-", "color": "#b0b0b0", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)
 }  # fmt: skip
+
+_AWAY: dict[bool, tuple[float, Literal["bottom", "top"]]] = {True: (0.03, "bottom"), False: (0.97, "top")}
+"""Height of words in a picture, where the ends of the curves are not; True: of a metric that goes up."""
 
 
 class _Line(NamedTuple):
@@ -59,10 +62,11 @@ def tested(
     lines = bands(ax, methods, score, SCREEN)
     ax.set_xlim(0, end)
     if start < end:
+        at, side = _AWAY[task.metric.higher_is_better]
         ax.axvspan(start, end, color="#f1f1f1", linewidth=0, zorder=0)
         ax.annotate(
-            "closing phase: all learn alone", ((start + end) / 2, 0.03), xycoords=("data", "axes fraction"),
-            rotation=90, ha="center", va="bottom", fontsize=7.5, color="#777777",
+            "closing phase: all learn alone", ((start + end) / 2, at), xycoords=("data", "axes fraction"),
+            rotation=90, ha="center", va=side, fontsize=7.5, color="#777777",
         )  # fmt: skip
     ax.grid(axis="y")
     seeds, grey = max(map(len, methods.values()), default=0), others(method_colours(methods))

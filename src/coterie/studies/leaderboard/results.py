@@ -82,7 +82,7 @@ from coterie.studies.leaderboard.ranking import ALPHA, DIGITS, ranking, ranks
 from coterie.studies.paired import holm, paired
 from coterie.studies.sweep.folder import Job, SweepFolder
 
-__all__ = ["FORMAT", "Figures", "Known", "numbers"]
+__all__ = ["FORMAT", "Figures", "Known", "cells_of", "merits", "numbers", "usual_metric"]
 
 FORMAT = 1
 
@@ -101,8 +101,8 @@ Known: TypeAlias = dict[tuple[Path, ...], Figures]
 def numbers(folder: SweepFolder, request: Request, known: Known) -> dict[str, Any]:
     """Compute the board from what is done so far; what is read is added to what is `known`."""
     found = [_column(folder, request, column, known) for column in request.columns]
-    scores = {c["name"]: _merits(c) for c in found if c["state"] == "done"}
-    metric = _usual_metric(found)
+    scores = {c["name"]: merits(c) for c in found if c["state"] == "done"}
+    metric = usual_metric(found)
     ranked, alone = ranking(scores), _alone(folder, request)
     return {
         "format": FORMAT,
@@ -142,13 +142,13 @@ def _alone(folder: SweepFolder, request: Request) -> dict[str, Any]:
     return found
 
 
-def _merits(column: Mapping[str, Any]) -> dict[str, float]:
+def merits(column: Mapping[str, Any]) -> dict[str, float]:
     """List what those that are ranked are ranked by, the larger the better whatever the metric."""
     cells, metric = column["cells"], Metric.of(column)
     return {k: metric.gain(v["personal"]["mean"], 0.0) for k, v in cells.items() if v.get("rank") is not None}
 
 
-def _usual_metric(columns: Sequence[Mapping[str, Any]]) -> Metric:
+def usual_metric(columns: Sequence[Mapping[str, Any]]) -> Metric:
     """Find the metric of most columns, the first if there are several: losses in it can be compared."""
     counts = Counter(Metric.of(column) for column in columns if column["metric"])
     return counts.most_common(1)[0][0] if counts else ACCURACY
@@ -203,7 +203,7 @@ def _figures(paths: tuple[Path, ...], known: Known) -> Figures:
     if paths not in known:
         runs = [Run(path) for path in paths]
         worlds, weighed = _merged(runs)
-        known[paths] = Figures(_cells(worlds, weighed), _facts(worlds, runs))
+        known[paths] = Figures(cells_of(worlds, weighed), _facts(worlds, runs))
     return known[paths]
 
 
@@ -238,7 +238,7 @@ def _facts(worlds: Sequence[WorldMetrics], runs: Sequence[Run]) -> dict[str, Any
     }
 
 
-def _cells(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]) -> dict[str, Any]:
+def cells_of(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]) -> dict[str, Any]:
     """Compute the cells of a column, without what tuning found."""
     named = by_name(worlds)
     cells = {label: _cell(named[label], found) for label, found in summarize(worlds, weighed).items()}
