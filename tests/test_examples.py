@@ -184,3 +184,29 @@ def test_the_snippets_of_the_page_on_python(
     assert {folder.name for folder in (tmp_path / "runs").iterdir()} == {"mine", "mine-2", "tracked"}
     assert list(tmp_path.glob("runs/tracked/tensorboard/*/*/events*"))
     assert list(tmp_path.glob("pictures/curves.png"))
+
+
+TASKS = re.findall(
+    r"<!-- a test runs this example as it stands: save it as (\w+\.toml) -->",
+    (ROOT / "docs/tasks.md").read_text("utf-8"),
+)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_examples_of_tasks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide, mark = "docs/tasks.md", "a test runs this example as it stands: save it as"
+    (tmp_path / "films.py").write_text(example(guide, f"{mark} films.py"))
+    (tmp_path / name).write_text(example(guide, f"{mark} {name}", "toml"))
+    (tmp_path / "texts").mkdir()
+    for person, text in {"anna": "when the sea is calm, ", "ben": "no boat, no wind; "}.items():
+        (tmp_path / "texts" / f"{person}.txt").write_text(text * 40)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "films", raising=False)
+    found = run(tmp_path / name, tmp_path / "run", data=tmp_path)
+    sys.modules.pop("films", None)
+    assert found.status["state"] == "done"
+    metric = found.task.metric
+    for track in found.tracks:
+        first, last = track.means("personal")[[0, -1]]
+        assert metric.gain(last, first) > 0, track.name

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coterie.core.metric import ACCURACY
 from coterie.storage.files import MARK
 
 __all__ = ["MEANS", "WHY", "board", "cell", "column", "write"]
@@ -62,6 +64,7 @@ def column(name: str, family: str, title: str, means: dict[str, float], **other:
         "stars": 0.25 if means else None,
         "model": "mlp" if means else None,
         "dataset": name.partition("-")[0] if means else None,
+        "metric": asdict(ACCURACY) if means else None,
         "seconds": {"tuning": 90.0, "figures": 35.0} if means else {"tuning": 0.0, "figures": 0.0},
         "best": order[0] if order else None,
         "cells": {
@@ -103,6 +106,7 @@ def board(**other: Any) -> dict[str, Any]:
         "seeds": [0, 1],
         "tuning_seeds": [1000],
         "candidates": 6,
+        "metric": asdict(ACCURACY),
         "references": ["Oracle"],
         "environment": {"coterie": "1.0", "torch": "2.0", "date": "2026-11-16T12:00:00+00:00"},
         "methods": {

@@ -45,7 +45,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a regression and a leaderboard with a column of it; look, do not touch."""
     folder = tmp_path_factory.mktemp("metrics")
     regression(folder / "waves")
-    values = board_fixture.board(metric=asdict(ACCURACY))
+    values = board_fixture.board()
     values["columns"][2]["metric"] = asdict(RMSE)
     board_fixture.write(folder / "board", values)
     return folder

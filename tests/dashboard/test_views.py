@@ -94,8 +94,8 @@ def test_a_client_is_explained_by_what_it_heard(tmp_path: Path) -> None:
     ]
     assert seen["events"] == [{"t": 0, "kind": "mix", "from": [1, 2], "lost": [3], "weight": [0.8, 0.1]}]
     assert seen["labels"] == [5, 0]
-    assert seen["accuracy"]["own"] == [0.9, 0.6]
-    assert seen["accuracy"]["local"]["own"] == [0.1, 0.5]
+    assert seen["curves"]["own"] == [0.9, 0.6]
+    assert seen["curves"]["local"]["own"] == [0.1, 0.5]
     late = source.answer("client", {"method": "KD-PDFL", "seed": "0", "client": "3", "t": "4"})
     assert (late["neighbours"], late["events"]) == ([], []), "it woke at 5"
     assert late["confidence"] == {"t": [5], "value": [0.3]}

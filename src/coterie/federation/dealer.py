@@ -230,7 +230,8 @@ def _partition(experiment: Experiment, rows: Table) -> Partition | None:
 def _of_all(split: Split) -> Split:
     """Give every client the samples of all."""
     m, total = len(split.count), int(split.count.sum())
-    return Split(split.index.repeat(m), split.label.repeat(m), torch.full_like(split.count, total))
+    label = split.label.repeat(m, *(1 for _ in split.label.shape[1:]))
+    return Split(split.index.repeat(m), label, torch.full_like(split.count, total))
 
 
 def _attacked(federation: Federation, experiment: Experiment, attack: Attack, seed: int) -> Federation:

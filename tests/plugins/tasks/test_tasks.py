@@ -78,7 +78,7 @@ def test_the_blind_know_the_targets_alone(name: str) -> None:
     """Of constant outputs, theirs have about the smallest loss on the own targets."""
     y = {
         "regression": torch.tensor([[1.0], [2.0], [6.0]]),
-        "multilabel": torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0]]).repeat(50, 1),
+        "multilabel": torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]).repeat(50, 1),
         "next_token": torch.tensor([[0, 1, 0, 0], [0, 0, 1, 0]]).repeat(50, 1),
         "autoencoder": torch.zeros(3, dtype=torch.int64),
     }[name]

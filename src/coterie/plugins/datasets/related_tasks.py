@@ -23,9 +23,6 @@ from coterie.core.streams import Stream
 
 __all__ = ["RelatedTasks"]
 
-SPREAD = 2.0
-"""Standard deviation of what enters the tanh: straight lines alone would need no representation."""
-
 
 @register("dataset", "related_tasks")
 @dataclass(frozen=True)
@@ -36,13 +33,13 @@ class RelatedTasks:
     """Families of tasks; each is a true group of clients."""
     tasks: Annotated[int, Ge(1)] = 4
     """Tasks of a family, each of which is a client's."""
-    features: Annotated[int, Ge(1)] = 20
+    features: Annotated[int, Ge(1)] = 8
     """Numbers of an input."""
-    hidden: Annotated[int, Ge(1)] = 4
+    hidden: Annotated[int, Ge(1)] = 2
     """Numbers of a representation."""
-    samples: Annotated[int, Ge(2)] = 60
+    samples: Annotated[int, Ge(2)] = 40
     """Training samples of a task; there are four times as many test samples."""
-    own: Annotated[float, Ge(0)] = 0.5
+    own: Annotated[float, Ge(0)] = 0.3
     """Size of what a task's head has of its own, against what the heads of its family have in common."""
     noise: Annotated[float, Ge(0)] = 0.1
     """Standard deviation of what is added to a target, which is of size one."""
@@ -60,7 +57,7 @@ class RelatedTasks:
         head = (common + self.own * Stream(self.seed, "own head").normal(h, client=task))[:, :, None]
         x = Stream(self.seed, f"{part} inputs").normal(n * f, client=task).view(-1, n, f)
         noise = Stream(self.seed, f"{part} noise").normal(n, client=task)
-        y = (torch.tanh(SPREAD * x @ base / math.sqrt(f)) @ head)[:, :, 0] / head.norm(dim=1)
+        y = (torch.tanh(x @ base / math.sqrt(f)) @ head)[:, :, 0] / head.norm(dim=1)
         owner = task.repeat_interleave(n)
         return Samples(
             x.flatten(0, 1).float(), (y + self.noise * noise).flatten().float(), family[owner], owner

@@ -44,9 +44,10 @@ class Classification(TaskKind):
         return "cross_entropy"
 
     def accept(self, y: Tensor, names: tuple[str, ...], where: str) -> Tensor:
+        labels = as_labels(y, names, where)
         if len(names) < 2:
             raise DataError(f"{where}: expected at least 2 classes, got {len(names)}")
-        return as_labels(y, names, where)
+        return labels
 
     def names(self, *y: Tensor) -> tuple[str, ...]:
         return default_class_names(*y)
