@@ -431,8 +431,8 @@ def shifted(by: int) -> Callable[[int], int]:
         (shifted(1), shifted(2)),
         (lambda x: x, lambda x: x + 1),
         ({"a": 1}, {"b": 1}),
-        (functools.partial(linear, 1), functools.partial(linear, 2)),
-        (Deaf(0.1), Deaf(0.2)),
+        (functools.partial(linear, classes=1), functools.partial(linear, classes=2)),
+        (Deaf(rate=0.1), Deaf(rate=0.2)),
     ],
 )
 def test_what_differs_has_another_fingerprint(one: Any, other: Any) -> None:
