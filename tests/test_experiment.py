@@ -122,7 +122,6 @@ def test_an_experiment_is_frozen() -> None:
         ("methods", 3),
         ("methods", "Local"),
         ("methods", [3]),
-        ("methods", [{"name": "Local"}]),
         ("methods", [["Local"]]),
         ("methods", {"Local": 3}),
         ("model", 3),

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -189,6 +189,71 @@ def test_pictures_become_channels_from_0_to_1() -> None:
     assert pool[0].flatten()[1] == pixels[0, 0, 1, 0] / 255
 
 
+class ClassLabel(NamedTuple):
+    """As `datasets` has it: labels by number, with names."""
+
+    names: list[str]
+
+
+class Value:
+    """As `datasets` has it: a plain value."""
+
+
+class Image(Value):
+    """As `datasets` has it: a picture."""
+
+
+class Columns:
+    """What is used of a Hugging Face data set, which is too large to be installed for a test."""
+
+    def __init__(self, features: dict[str, Any], columns: dict[str, Any]) -> None:
+        self.features, self.columns, self.column_names = features, columns, list(columns)
+
+    def __len__(self) -> int:
+        return len(Y)
+
+    def with_format(self, kind: str) -> Columns:
+        assert kind == "numpy"
+        return self
+
+    def __getitem__(self, rows: slice) -> dict[str, Any]:
+        return {name: column[rows] for name, column in self.columns.items()}
+
+
+NAMED = ClassLabel(["red", "green", "blue"])
+NUMBERS = {name: X[:, i] for i, name in enumerate("abcd")}
+PLAIN = dict.fromkeys("abcd", Value())
+LABELLED = Columns({**PLAIN, "y": NAMED}, {**NUMBERS, "y": Y})
+UNLABELLED = Columns(PLAIN, NUMBERS)
+PIXELS = np.zeros((120, 5, 6, 3), np.uint8)
+WORDS = np.array(["u", "v", "w"])[Y]
+
+
+@pytest.mark.parametrize(
+    ("data", "shape", "classes", "columns"),
+    [
+        ({"set": LABELLED}, (4,), NAMED.names, "abcd"),
+        ({"set": Columns({"x": Value(), "y": NAMED}, {"x": X, "y": Y})}, (4,), NAMED.names, ""),
+        (
+            {"set": Columns({"p": Image(), "y": NAMED}, {"p": list(PIXELS), "y": Y})},
+            (3, 5, 6), NAMED.names, "",
+        ),
+        (
+            {"set": Columns({**PLAIN, "y": Value()}, {**NUMBERS, "y": WORDS}), "label": "y"},
+            (4,), ["u", "v", "w"], "abcd",
+        ),
+        (
+            {"set": dict.fromkeys(("train", "test"), LABELLED)},
+            (4,), NAMED.names, "abcd",
+        ),
+    ],
+)  # fmt: skip
+def test_data_sets_with_features(data: dict[str, Any], shape: Any, classes: list[str], columns: str) -> None:
+    found = dealt(experiment(data=data))
+    assert tuple(found.pool.shape[1:]) == shape
+    assert (list(found.classes), "".join(found.columns)) == (classes, columns)
+
+
 class Endless(IterableDataset[Any]):
     """No length and no numbered items."""
 
@@ -219,6 +284,15 @@ class Restless(Items):
         ({"set": (X, Y), "indices": [[0]], "owner": Y}, "give one of them"),
         ({"set": Endless()}, "has no length"),
         ({"set": Restless()}, "gives another sample 0 each time"),
+        ({"set": UNLABELLED}, "name the column of the labels"),
+        (
+            {"set": Columns({**PLAIN, "y": NAMED}, {**NUMBERS, "a": X, "y": Y})},
+            "'a' does not hold one number",
+        ),
+        (
+            {"set": {"train": Columns(PLAIN, NUMBERS), "dev": Columns(PLAIN, NUMBERS)}},
+            "the splits 'train' and",
+        ),
         ({"set": object()}, "expected a Dataset, a pair .* got object"),
         (
             {"set": (X, np.array(["a", "b", "c"])[Y]), "test_set": (X, np.array(["a", "z", "c"])[Y])},
@@ -357,8 +431,8 @@ def shifted(by: int) -> Callable[[int], int]:
         (shifted(1), shifted(2)),
         (lambda x: x, lambda x: x + 1),
         ({"a": 1}, {"b": 1}),
-        (functools.partial(linear, 1), functools.partial(linear, 2)),
-        (Deaf(0.1), Deaf(0.2)),
+        (functools.partial(linear, classes=1), functools.partial(linear, classes=2)),
+        (Deaf(rate=0.1), Deaf(rate=0.2)),
     ],
 )
 def test_what_differs_has_another_fingerprint(one: Any, other: Any) -> None:

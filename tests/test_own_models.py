@@ -159,9 +159,15 @@ def test_what_a_model_raises_is_told_with_its_line(mine: Path, name: str, line: 
     assert f"({mine}, line {number})" in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["model", "data"])
-def test_objects_in_place_of_names_are_told(key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("model", r"model.*: expected a name, a class, a function or"),
+        ("data", r"data\.set: y must be whole numbers"),
+    ],
+)
+def test_objects_that_do_not_fit_are_told(key: str, told: str) -> None:
     given: Any = (torch.zeros(3, 2), torch.zeros(3))
-    with pytest.raises(ConfigError, match=r"should be a name, .*'mine:load' is load in mine\.py") as caught:
+    with pytest.raises(CoterieError, match=told) as caught:
         Experiment(**{key: {"set": given} if key == "data" else given})
     assert "\n" not in str(caught.value)

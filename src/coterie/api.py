@@ -58,43 +58,18 @@ def run(
         experiment = Experiment.load(experiment)
     default = Path("runs") / experiment.name
     path = Path(out) if out is not None else default if resume else free_name(default)
-    with _shown(progress, experiment) as display:
-        return _run(
-            experiment, path, resume, data, plots, display, callbacks, checkpoint_every, exchanges, models
-        )
-
-
-def _shown(
-    progress: Progress | bool | None, experiment: Experiment
-) -> AbstractContextManager[Progress | None]:
-    if progress is None or progress is True:
-        return automatic(experiment)
-    return nullcontext(progress or None)
-
-
-def _run(
-    experiment: Experiment,
-    path: Path,
-    resume: bool,
-    data: str | Path | None,
-    plots: bool,
-    progress: Progress | None,
-    callbacks: Sequence[Callback],
-    checkpoint_every: float,
-    exchanges: bool,
-    models: bool | None,
-) -> Run:
     watch = Watch(callbacks, path, resume)
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
-    with opened as folder, stop_on_signal() as asked, tf32(experiment.tf32):
+    shown = _shown(progress, experiment)
+    with opened as folder, shown as display, stop_on_signal() as asked, tf32(experiment.tf32):
         folder.keeps_exchanges = exchanges
         try:
-            plan = prepare(experiment, data_folder(data), progress)
+            plan = prepare(experiment, data_folder(data), display)
         except BaseException:
             if not resume:
                 folder.discard()
             raise
-        report = _Report(folder, sum(s.iterations for s in plan.stacks), progress)
+        report = _Report(folder, sum(s.iterations for s in plan.stacks), display)
         try:
             finished = simulate(
                 plan,
@@ -128,6 +103,14 @@ def _run(
             found.plot()
         watch.ended(None)
         return found
+
+
+def _shown(
+    progress: Progress | bool | None, experiment: Experiment
+) -> AbstractContextManager[Progress | None]:
+    if progress is None or progress is True:
+        return automatic(experiment)
+    return nullcontext(progress or None)
 
 
 class _Report:

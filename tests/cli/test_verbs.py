@@ -77,7 +77,8 @@ def test_run_writes_a_folder_and_says_how_it_went_in_plain_lines(coterie: Comman
     answer = coterie("run", "small.toml")
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
-    assert lines[0] == "small: 4 clients, 2 methods x 2 seeds, 20 iterations on cpu"
+    assert lines[0] == "reading small.toml ..."
+    assert lines[1] == "small: 4 clients, 2 methods x 2 seeds, 20 iterations on cpu"
     assert any(line.startswith("20/20  ") and "Local" in line and "KD-PDFL" in line for line in lines)
     assert "\x1b" not in answer.out
     assert "personal" in answer.out

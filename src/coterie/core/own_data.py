@@ -173,6 +173,8 @@ def _frame(frame: Any, where: str, label: Any, owner: Any) -> _Read:
 
 def _hugging_face(given: Any, where: str, label: Any, owner: Any) -> _Read:
     """Read a data set of Hugging Face: the column of class labels, and one of images or some of numbers."""
+    if not hasattr(given, "__len__"):
+        raise _endless(given, where)
     features, columns = given.features, list(given.column_names)
     labels = [name for name in columns if hasattr(features[name], "names")]
     if label is None and len(labels) != 1:
@@ -206,10 +208,7 @@ def _hugging_face(given: Any, where: str, label: Any, owner: Any) -> _Read:
 def _torch(given: Any, where: str) -> _Read:
     """Read a map-style torch `Dataset` of items (x, y), once, from the first to the last."""
     if isinstance(given, torch_data.IterableDataset) or not hasattr(given, "__len__"):
-        raise DataError(
-            f"{where}: {type(given).__name__} has no length and no numbered items, so it cannot be dealt to "
-            "clients; give list(...) of it as arrays (x, y)"
-        )
+        raise _endless(given, where)
     items = [given[i] for i in range(len(given))]
     for i, item in enumerate(items):
         if not (isinstance(item, tuple | list) and len(item) == 2):
@@ -234,6 +233,14 @@ def _torch(given: Any, where: str) -> _Read:
         None,
         (),
         tuple(map(str, names or ())) if known else (),
+    )
+
+
+def _endless(given: Any, where: str) -> DataError:
+    return DataError(
+        f"{where}: {type(given).__name__} has no length and no numbered items, so it cannot be dealt to "
+        "clients; "
+        "read what you need of it into arrays (x, y)"
     )
 
 
