@@ -26,6 +26,7 @@ from coterie.engine.memory_budget import check_clients_fit
 from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer
+from coterie.storage.weights import ENDING, initial_weights
 
 __all__ = ["Plan", "choose_execution", "prepare", "tf32"]
 
@@ -56,6 +57,7 @@ class Plan(NamedTuple):
     def notices(self) -> list[str]:
         """List what is set but never happens, or given but not used, one sentence each."""
         found = [text for stack in self.stacks if (text := stack.task.notice)]
+        found += [stack.task.unfit for stack in self.stacks if stack.task.unfit]
         found += [_alone(stack.task.alone, stack) for stack in self.stacks if stack.task.alone]
         for member in (m for stack in self.stacks for m in stack.members):
             schedule, train = member.schedule, member.schedule.train
@@ -160,12 +162,14 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
     for world, federation in zip(worlds, federations, strict=True):
         e = world.experiment
         inputs, classes = tuple(federation.pool.shape[1:]), len(federation.classes)
-        key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.init == 'given'}"
+        key = f"{e.model!r} {e.train.optimizer!r} {inputs} {classes} {e.train.freeze}"
+        key += f" {e.train.init if e.train.init.endswith(ENDING) else e.train.init == 'given'}"
         if key not in tasks:
-            how = dtype, e.train.optimizer, e.train.init
+            what = e.model.name, e.model.options, inputs, classes, dtype, e.train.optimizer, e.train.init
             train, batch = federation.train, min(e.train.batch, len(federation.train.index))
             x, y = federation.pool[train.index[:batch]], train.label[:batch]
-            made = build_task(e.model.name, e.model.options, inputs, classes, *how, x)
+            weights = initial_weights(e.train.init, e.home)
+            made = build_task(*what, weights=weights, freeze=e.train.freeze, samples=x)
             tasks[key] = batched_or_alone(made, x, y)
         found.append(tasks[key])
     return found

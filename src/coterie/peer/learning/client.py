@@ -39,6 +39,7 @@ from coterie.experiment import World
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
 from coterie.schedule import Schedule
+from coterie.storage.weights import initial_weights
 
 __all__ = ["Client", "ClientData", "LocalClient", "ReceivedMessage", "RecordChange", "Snapshot", "dry_run"]
 
@@ -119,9 +120,18 @@ class Client:
             own = dataclasses.replace(own, train=Samples(own.train.x[order], own.train.y[order]))
             held = int(held_out(count, e.exchange.holdout))
         dtype = getattr(torch, e.dtype)
-        inputs, how = tuple(own.train.x.shape[1:]), (dtype, e.train.optimizer, e.train.init)
+        shapes = tuple(own.train.x.shape[1:]), own.classes
+        how = dtype, e.train.optimizer, e.train.init
         return cls(
-            task=build_task(e.model.name, e.model.options, inputs, own.classes, *how, own.train.x[:TRIED]),
+            task=build_task(
+                e.model.name,
+                e.model.options,
+                *shapes,
+                *how,
+                weights=initial_weights(e.train.init, e.home),
+                freeze=e.train.freeze,
+                samples=own.train.x[:TRIED],
+            ),
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),
