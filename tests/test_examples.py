@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from coterie import Algorithm, Experiment, run
 from coterie.core.registry import KINDS, package_of, resolve
@@ -143,6 +145,23 @@ def test_the_example_of_python(
     exec(compile(example("docs/tour.md", "a test runs this example as it stands"), "tour.md", "exec"), {})
     assert "KD-PDFL" in capsys.readouterr().out
     assert list(tmp_path.glob("runs/*/summary.json"))
+
+
+def test_adapters_alone_learn_and_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(ROOT / "examples"), *sys.path])
+    example = importlib.import_module("adapters")
+    found = example.main(tmp_path, steps=20, iterations=30)
+    methods = found.summary()["methods"]
+    sent = {name: method["bytes_sent"]["mean"] for name, method in methods.items()}
+    assert sent["Local"] == 0
+    # Two blocks, each with three adapters of 24 + 24, and of 24 + 48 and 48 + 24, times rank 2; the head: 4 x 25.
+    adapters, head = 2 * (3 * 2 * 48 + 2 * 2 * 72), 100
+    assert sent["FedAvg, adapters"] * (adapters + head) == sent["FedAvg, all that learns"] * adapters
+    model = found.model("KD-PDFL, adapters", seed=0, client=1)
+    pretrained = load_file(tmp_path / "pretrained.safetensors")
+    kept = model.net.state_dict()
+    assert all(torch.equal(kept[name], value) for name, value in pretrained.items())
+    assert bool(kept["blocks.0.query.adapter_up.weight"].any())
 
 
 def test_the_example_of_own_data_and_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

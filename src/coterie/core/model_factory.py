@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from coterie.core.optim import Optimizer
 from coterie.core.registry import build, describe_error, user_code
 from coterie.core.task import Task
 from coterie.core.task_kind import TaskKind
-from coterie.core.types import Batch, State
+from coterie.core.types import Batch, State, Tensors
 
 __all__ = ["acquainted", "build_model", "build_task", "input_type", "with_proxy"]
 
@@ -33,13 +33,16 @@ def build_task(
     dtype: torch.dtype,
     optimizer: Optimizer,
     init: str,
+    *,
+    weights: Tensors | None = None,
+    freeze: Sequence[str] = (),
     samples: tuple[Tensor, Tensor] | None = None,
 ) -> Task:
     """Make a `Task` of this kind and the named model, for samples of this shape.
 
-    `names`: of the classes, targets or tokens.
-
-    `samples`: some, with their targets, on which random draws inside the model are looked for.
+    `names`: of the classes, targets or tokens. `weights`: pretrained tensors, by name. `freeze`: roles and
+    patterns of what never changes. `samples`: some, with their targets, on which random draws inside the
+    model are looked for.
 
     Weights that the model brings along are found by building twice: what is drawn differs if the seeds do,
     what is brought does not.
@@ -61,7 +64,63 @@ def build_task(
         )
     brought = tuple(k for k, v in own.items() if k not in drawn and _differ(v, fresh[k]))
     made = made if init == "given" or not brought else replace(made, brought=brought)
+    if weights:
+        made = _pretrained(made, weights, init)
+    if freeze:
+        made = _frozen(made, freeze)
     return made if samples is None else _differentiable(keyed(made, samples[0]), *samples)
+
+
+def _pretrained(task: Task, weights: Tensors, file: str) -> Task:
+    """Let a task begin from the tensors that fit it by name, and tell of the others."""
+    params, buffers = task.given()
+    own, what = {**params, **buffers}, f"train.init = {file!r}"
+    fit = {k: v for k, v in weights.items() if k in own}
+    if not fit:
+        raise ModelError(
+            f"{what} fits no layer of model {type(task.model).__name__}: the file has {_some(weights)}, the "
+            f"model {_some(own)}; name the tensors as the model does"
+        )
+    for name, tensor in fit.items():
+        if tensor.shape != own[name].shape:
+            raise ModelError(
+                f"{what}: the tensor {name!r} has shape {list(tensor.shape)}, but in the model "
+                f"{list(own[name].shape)}; leave it out of the file to have it drawn anew"
+            )
+    odd = [k for k in weights if k not in own and k not in task.model.state_dict()]
+    missing = [k for k in params if k not in weights]
+    told = [
+        f"{len(odd)} of its tensors fit no layer and are not used: {_some(odd)}" if odd else "",
+        f"{len(missing)} of the model are not in it and are drawn anew: {_some(missing)}" if missing else "",
+    ]
+    unfit = "; ".join(filter(None, told))
+    tensors = {k: v.to(own[k].dtype) for k, v in fit.items()}
+    brought = tuple(k for k in task.brought if k not in fit)
+    return replace(task, weights=tensors, brought=brought, unfit=f"{what}: {unfit}" if unfit else "")
+
+
+def _frozen(task: Task, freeze: Sequence[str]) -> Task:
+    """Freeze the parameters that play the roles or match the patterns."""
+    params, _ = task.given()
+    matching = task.matching(freeze, tuple(params), "train.freeze")
+    frozen = tuple(k for k in params if k in matching)
+    if len(frozen) == len(params):
+        raise ConfigError(
+            f"train.freeze = {list(freeze)} leaves nothing to learn: all of {_some(params)} are frozen; "
+            "leave some out, such as the head"
+        )
+    if not frozen:
+        raise ConfigError(
+            f"train.freeze = {list(freeze)} freezes nothing: what it names is excluded again, or does not "
+            f"learn; there are: {', '.join(params)}"
+        )
+    return replace(task, frozen=frozen)
+
+
+def _some(names: Iterable[str]) -> str:
+    """List a few of many names."""
+    listed = list(names)
+    return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
 
 
 def _differentiable(task: Task, x: Tensor, y: Tensor) -> Task:

@@ -7,7 +7,7 @@ A `Task` holds no weights. It evaluates `nn.Module` code on the tensors it is gi
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -88,6 +88,12 @@ class Task:
     """The layer that is not part of the base; if empty, the model's `head`, or its last layer that learns."""
     brought: tuple[str, ...] = ()
     """Tensors whose values come with the model and are not used: the layers' initialisation replaces them."""
+    weights: Tensors = field(default_factory=dict, repr=False)
+    """Pretrained tensors, by names of parameters and buffers, in place of those that are drawn."""
+    unfit: str = ""
+    """A sentence about pretrained tensors that fit no layer, and layers that have none."""
+    frozen: tuple[str, ...] = ()
+    """Parameters that no step changes and no role names; they are carried with the buffers."""
     draws: bool = False
     """True if functions that the model calls draw random numbers, which are then keyed."""
     autograd: bool = False
@@ -145,7 +151,7 @@ class Task:
 
     def given(self) -> tuple[Tensors, Tensors]:
         """Return parameters and buffers as the model brings them."""
-        return _carried(self._train)
+        return self._carried(self._train)
 
     def init_params(self, seed: int) -> tuple[Tensors, Tensors]:
         """Draw fresh parameters and buffers by the layers' own initialisation."""
@@ -156,7 +162,17 @@ class Task:
                 for name in ("reset_parameters", "_reset_parameters"):  # the latter in nn.MultiheadAttention
                     if callable(reset := getattr(module, name, None)) and _learns(module):
                         reset()
-        return _carried(model)
+        params, buffers = self._carried(model)
+        own = self.weights
+        return {k: own.get(k, v) for k, v in params.items()}, {k: own.get(k, v) for k, v in buffers.items()}
+
+    def _carried(self, model: nn.Module) -> tuple[Tensors, Tensors]:
+        """Copy a model's parameters that learn, and all else that the model carries."""
+        named = dict(model.named_parameters())
+        learns = {k for k, v in named.items() if v.requires_grad and k not in self.frozen}
+        params = {k: named[k].detach().clone() for k in named if k in learns}
+        carried = {**dict(model.named_buffers()), **{k: v for k, v in named.items() if k not in learns}}
+        return params, {k: v.detach().clone() for k, v in carried.items() if not k.endswith(KEY)}
 
     def gradients(self, state: State, batch: Batch, *, objective: Objective | None = None) -> Gradient:
         """Differentiate the loss, or an objective in its place, by the parameters, in training mode."""
@@ -167,7 +183,7 @@ class Task:
 
         def loss(params: Tensors) -> tuple[Tensor, Tensors]:
             # Layers update their running statistics in place: on a copy, which is then returned.
-            buffers = {k: v.clone() for k, v in state.buffers.items()}
+            buffers = {k: v if k in self.frozen else v.clone() for k, v in state.buffers.items()}
             keys = {k: batch.key for k, _ in self._train.named_buffers() if k.endswith(KEY)}
             tensors = {**params, **buffers, **keys}
             with KeyedFunctions(batch.key) if self.draws else nullcontext():
@@ -272,6 +288,8 @@ class Task:
         return {role: tuple(k for k in floating if self._plays(role, k)) for role in get_args(Role)}
 
     def _plays(self, role: str, name: str) -> bool:
+        if name in self.frozen:
+            return False
         if role == "norm":
             return isinstance(self._train.get_submodule(name.rpartition(".")[0]), NORMS)
         in_head = not self.head or name.startswith(self.head + ".")
@@ -288,8 +306,7 @@ class Task:
             raise ConfigError(
                 "share is empty: name roles (all, base, head, norm) or patterns of what to send"
             )
-        left_out = self._matching([p[1:] for p in patterns if p.startswith("!")], tensors)
-        sent = self._matching([p for p in patterns if not p.startswith("!")] or ["all"], tensors) - left_out
+        sent = self.matching(patterns, tensors, "share")
         if not sent:
             raise ConfigError(
                 f"share = {what!r} leaves nothing to send: the head is {self.head or 'all of the model'!r}, "
@@ -297,14 +314,23 @@ class Task:
             )
         return {k: v for k, v in tensors.items() if k in sent}
 
-    def _matching(self, patterns: Iterable[str], names: Iterable[str]) -> set[str]:
+    def matching(self, patterns: Iterable[str], names: Collection[str], where: str) -> set[str]:
+        """Find the names of tensors by roles and glob patterns; `!` before one excludes it.
+
+        Exclusions alone mean all but those. `where` begins an error message.
+        """
+        chosen = [p for p in patterns if not p.startswith("!")] or ["all"]
+        left_out = self._matching([p[1:] for p in patterns if p.startswith("!")], names, where)
+        return self._matching(chosen, names, where) - left_out
+
+    def _matching(self, patterns: Iterable[str], names: Collection[str], where: str) -> set[str]:
         """Find the names that play one of the roles or match one of the patterns."""
         found: set[str] = set()
         for p in patterns:
             role = p in get_args(Role)
             some = {k for k in names if (self._plays(p, k) if role else fnmatchcase(k, p))}
             if not (some or role):
-                raise ConfigError(f"share pattern {p!r} matches no tensor; there are: {', '.join(names)}")
+                raise ConfigError(f"{where} pattern {p!r} matches no tensor; there are: {', '.join(names)}")
             found |= some
         return found
 
@@ -400,14 +426,6 @@ def _unless_still(factor: Tensor | float, new: Tensor, old: Tensor) -> Tensor:
         return new if factor else old
     still = factor == 0
     return torch.where(still if still.dim() <= new.dim() else still.all(), old, new)
-
-
-def _carried(model: nn.Module) -> tuple[Tensors, Tensors]:
-    """Copy a model's parameters that learn, and all else that the model carries."""
-    named = dict(model.named_parameters())
-    params = {k: v.detach().clone() for k, v in named.items() if v.requires_grad}
-    carried = {**dict(model.named_buffers()), **{k: v for k, v in named.items() if not v.requires_grad}}
-    return params, {k: v.detach().clone() for k, v in carried.items() if not k.endswith(KEY)}
 
 
 def _learns(module: nn.Module) -> bool:

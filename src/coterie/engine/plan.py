@@ -27,6 +27,7 @@ from coterie.engine.memory_budget import check_clients_fit
 from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer, architectures
+from coterie.storage.weights import ENDING, initial_weights
 
 __all__ = ["Plan", "choose_execution", "prepare", "tf32"]
 
@@ -59,6 +60,7 @@ class Plan(NamedTuple):
         """List what is set but never happens, or given but not used, one sentence each."""
         parts = [one for stack in self.stacks for one in stack.together]
         found = [text for stack in parts if (text := stack.task.notice)]
+        found += [stack.task.unfit for stack in parts if stack.task.unfit]
         found += [_alone(stack.task.alone, stack) for stack in parts if stack.task.alone]
         for member in (m for stack in self.stacks for m in stack.members):
             schedule, train = member.schedule, member.schedule.train
@@ -160,7 +162,7 @@ def _without_tests(federations: Sequence[Federation]) -> list[Federation]:
 def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: torch.dtype) -> list[Cast]:
     """Make the tasks of all worlds; those with the same models, optimiser and shapes share theirs."""
     tasks: dict[str, Task] = {}
-    together: dict[tuple[int | str, ...], tuple[Task, ...]] = {}
+    together: dict[tuple[object, ...], tuple[Task, ...]] = {}
     found = []
     for world, federation in zip(worlds, federations, strict=True):
         e = world.experiment
@@ -168,14 +170,24 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         how, proxy = (e.task_kind, dtype, e.train.optimizer, init), world.algorithm.proxy
         train, batch = federation.train, min(e.train.batch, len(federation.train.index))
         x, y = federation.pool[train.index[:batch]], train.label[:batch]
+        begins = init if init.endswith(ENDING) else init == "given"
+        shared = f"{e.task!r} {e.train.optimizer!r} {inputs} {len(names)} {e.train.freeze} {begins}"
         every = []
         for model in e.architectures:
-            key = f"{model!r} {e.task!r} {e.train.optimizer!r} {inputs} {len(names)} {init == 'given'}"
-            if key not in tasks:
-                tasks[key] = build_task(model.name, model.options, inputs, names, *how, (x, y))
+            if (key := f"{model!r} {shared}") not in tasks:
+                tasks[key] = build_task(
+                    model.name,
+                    model.options,
+                    inputs,
+                    names,
+                    *how,
+                    weights=initial_weights(init, e.home),
+                    freeze=e.train.freeze,
+                    samples=(x, y),
+                )
             every.append(tasks[key])
         cast = _cast(every, architectures(world, federation))
-        group = *map(id, cast.tasks), repr(proxy)
+        group = *(id(task) for task in cast.tasks), repr(proxy)
         if group not in together:
             known = (with_proxy(task, proxy, inputs, names, init) for task in acquainted(cast.tasks))
             together[group] = tuple(batched_or_alone(task, x, y) for task in known)

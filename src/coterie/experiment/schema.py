@@ -144,6 +144,12 @@ def _folder_name(name: str) -> str:
     return name
 
 
+def _weights_file(name: str) -> str:
+    if not name.endswith(".safetensors"):
+        raise ValueError("a file that ends in .safetensors")
+    return name
+
+
 Named: TypeAlias = Annotated[Plugin, BeforeValidator(_plugin)]
 Real: TypeAlias = Annotated[float, _number("number")]
 Whole: TypeAlias = Annotated[int, _number("integer")]
@@ -152,6 +158,7 @@ Optimizer: TypeAlias = Annotated[Sgd | Adam, Field(discriminator="name"), Before
 Share: TypeAlias = Annotated[Real, Ge(0), Le(1)]
 Count: TypeAlias = Annotated[Whole, Ge(1), Lt(2**31)]
 FolderName: TypeAlias = Annotated[str, AfterValidator(_folder_name)]
+WeightsFile: TypeAlias = Annotated[str, AfterValidator(_weights_file)]
 Seeds: TypeAlias = Annotated[
     tuple[Annotated[Whole, Ge(0), Lt(2**63)], ...], BeforeValidator(_seeds_from_count)
 ]
@@ -279,9 +286,12 @@ class Train(Section):
     """The last part of the iterations is local only, for every method alike."""
     personalize_lr: Rate | None = None
     """The learning rate of that closing phase; absent: `lr`."""
-    init: Literal["shared", "independent", "zeros", "given"] = "shared"
+    init: Literal["shared", "independent", "zeros", "given"] | WeightsFile = "shared"
     """θ(0): one random model for all clients of a seed (shared), one each (independent), zeros, or for all
-    seeds the weights that the model brings (given)."""
+    seeds the weights that the model brings (given) or those of a file, "weights.safetensors", by name."""
+    freeze: tuple[str, ...] = ()
+    """Parts of the model that are not trained and, unless a pattern of `share` names them, not sent: roles
+    (all, base, head, norm) and glob patterns, `!` before one leaves it out."""
 
 
 class OwnTrain(Section):

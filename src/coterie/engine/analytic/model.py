@@ -85,7 +85,7 @@ class AnalyticModel:
 def analytic_model(task: Task, inputs: Sequence[int]) -> AnalyticModel | None:
     """Take the task's model, for samples of shape `inputs`, as known layers; None where one is unknown."""
     model = task.modules[0]
-    frozen = any(not p.requires_grad for p in model.parameters())
+    frozen = bool(task.frozen) or any(not p.requires_grad for p in model.parameters())
     if task.kind.closed_form is None or type(model) is not nn.Sequential or frozen:
         return None
     layers: list[Layer] = []

@@ -43,6 +43,7 @@ from coterie.peer.learning.inbox import Act, ReceivedMessage, Sent, Way, inbox_o
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
 from coterie.schedule import Schedule
+from coterie.storage.weights import initial_weights
 
 __all__ = ["Act", "Client", "ClientData", "LocalClient", "ReceivedMessage", "RecordChange", "Snapshot"]
 __all__ += ["dry_run"]
@@ -129,8 +130,13 @@ class Client:
         dtype = getattr(torch, e.dtype)
         inputs, names, init = tuple(own.train.x.shape[1:]), own.names, e.train.init
         how, proxy = (e.task_kind, dtype, e.train.optimizer, init), world.algorithm.proxy
-        few = own.train.x[:TRIED], own.train.y[:TRIED]
-        built = [build_task(one.name, one.options, inputs, names, *how, few) for one in architectures.models]
+        begin = partial(
+            build_task,
+            weights=initial_weights(init, e.home),
+            freeze=e.train.freeze,
+            samples=(own.train.x[:TRIED], own.train.y[:TRIED]),
+        )
+        built = [begin(one.name, one.options, inputs, names, *how) for one in architectures.models]
         tasks = tuple(with_proxy(task, proxy, inputs, names, init) for task in acquainted(built))
         return cls(
             task=tasks[architectures.own],
