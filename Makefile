@@ -7,6 +7,8 @@ JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 MINUTES ?= 60
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 PURE := tests/core tests/federation tests/plugins tests/storage $(wildcard tests/test_*.py)
+# What needs no tool of developers: neither Sphinx nor the compiler of protocol buffers.
+LEAN := $(PURE) tests/peer --ignore=tests/test_site.py --ignore=tests/peer/test_codec.py
 GATED := core experiment federation plugins schedule storage
 
 .DEFAULT_GOAL := help
@@ -32,13 +34,13 @@ test-peers: .venv/installed-dev  ## Only what concerns real peers: every attack 
 test-newest:  ## Tests with the newest dependencies there are, in build/newest (as PYTHON).
 	$(PYTHON) -m venv build/newest
 	build/newest/bin/python -m pip install --quiet --upgrade '.[peer,dashboard,test]'
-	OMP_NUM_THREADS=1 build/newest/bin/python -m pytest -n $(JOBS) --ignore=tests/test_site.py $(PURE) tests/peer
+	OMP_NUM_THREADS=1 build/newest/bin/python -m pytest -n $(JOBS) $(LEAN)
 
 # Beside the pins: tools of the tests at their newest, as a user of old libraries would have them.
 test-oldest:  ## Tests with the oldest dependencies that pyproject.toml admits, in build/oldest (as PYTHON).
 	$(PYTHON) -m venv build/oldest
 	build/oldest/bin/python -m pip install --quiet -c constraints-oldest.txt '.[peer,dashboard,test]'
-	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -n $(JOBS) --ignore=tests/test_site.py $(PURE) tests/peer
+	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -n $(JOBS) $(LEAN)
 
 soak: .venv/installed-dev  ## Ten peers under the nemesis for an hour (as root; MINUTES=10 for less).
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers.soak --minutes $(MINUTES) --out runs/soak-$$(date +%Y%m%d-%H%M%S)
