@@ -7,10 +7,12 @@ JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 MINUTES ?= 60
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 PURE := tests/core tests/federation tests/plugins tests/storage $(wildcard tests/test_*.py)
+# What needs no tool of developers: neither Sphinx nor the compiler of protocol buffers.
+LEAN := $(PURE) tests/peer --ignore=tests/test_site.py --ignore=tests/peer/test_codec.py
 GATED := core experiment federation plugins schedule storage
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage test-peers soak check bench format clean
+.PHONY: help run test coverage test-peers test-newest test-oldest soak check docs wheel wheel-test bench format clean
 
 help:  ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +31,17 @@ coverage: .venv/installed-dev  ## All tests, and which lines they reach (process
 test-peers: .venv/installed-dev  ## Only what concerns real peers: every attack and fault they must survive.
 	COTERIE_JOINERS=50 $(PYTEST) tests/peer tests/threats tests/swarm tests/replay
 
+test-newest:  ## Tests with the newest dependencies there are, in build/newest (as PYTHON).
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python -m pip install --quiet --upgrade '.[peer,dashboard,test]'
+	OMP_NUM_THREADS=1 build/newest/bin/python -m pytest -n $(JOBS) $(LEAN)
+
+# Beside the pins: tools of the tests at their newest, as a user of old libraries would have them.
+test-oldest:  ## Tests with the oldest dependencies that pyproject.toml admits, in build/oldest (as PYTHON).
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/python -m pip install --quiet -c constraints-oldest.txt '.[peer,dashboard,test]'
+	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -n $(JOBS) $(LEAN)
+
 soak: .venv/installed-dev  ## Ten peers under the nemesis for an hour (as root; MINUTES=10 for less).
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.peers.soak --minutes $(MINUTES) --out runs/soak-$$(date +%Y%m%d-%H%M%S)
 
@@ -39,6 +52,22 @@ check: .venv/installed-dev  ## Style, types, layers.
 	$(BIN)/lint-imports
 	$(BIN)/oxlint --deny-warnings $(SCRIPTS)
 	$(BIN)/oxfmt --check '$(SCRIPTS)/*.js'
+
+docs: .venv/installed-dev  ## Build the documentation as a site in build/site.
+	$(BIN)/python docs/site/make_site.py build/site
+	@echo "open build/site/index.html"
+
+wheel: .venv/installed-dev  ## Build wheel and source archive into dist/, and check them.
+	rm -rf dist build/lib
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
+wheel-test: wheel  ## Use the wheel in an empty environment, build/wheel, as somebody who installs it.
+	rm -rf build/wheel
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet -c constraints.txt "$$(echo dist/*.whl)[peer,dashboard]"
+	cp examples/start.py examples/start.toml build/wheel
+	cd build/wheel && PATH=$$PWD/bin:$$PATH sh ../../deploy/try-wheel.sh
 
 bench: .venv/installed  ## Compare the engine with a plain loop over clients.
 	$(BIN)/coterie bench engine

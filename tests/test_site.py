@@ -118,5 +118,6 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 def test_the_page_of_errors_has_classes_and_sentences(site: Path) -> None:
     text = (site / "reference" / "errors.html").read_text("utf-8")
     assert all(f'id="{name}"' in text for name in ("configerror", "dataerror", "refused", "damagederror"))
-    assert "another process runs as" in text
+    assert "is not valid TOML" in text
+    assert "must be in order, got" in text
     assert "duplicate-id" in text

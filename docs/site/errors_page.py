@@ -16,6 +16,8 @@ from coterie.core.errors import CoterieError
 from coterie.peer.errors import Reason
 
 SOURCE = Path(coterie.__file__).parent
+SETTINGS = ("experiment/", "peer/config.py")
+"""Where a ValueError is what a validator finds wrong, and becomes a ConfigError with the key's path."""
 
 
 class Raised(NamedTuple):
@@ -60,16 +62,21 @@ def _tree(error: type[CoterieError]) -> Iterator[type[CoterieError]]:
 
 
 def _raised() -> Iterator[Raised]:
-    for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if (
-                isinstance(node, ast.Raise)
-                and isinstance(node.exc, ast.Call)
-                and isinstance(node.exc.func, ast.Name)
-            ):
-                error, args = node.exc.func.id, node.exc.args
-                if args and (sentence := _sentence(args[-1])) and re.search(r"\w{3}", sentence):
-                    yield Raised(error, sentence, str(file.relative_to(SOURCE)))
+    for path in sorted(SOURCE.rglob("*.py")):
+        file = str(path.relative_to(SOURCE))
+        for error, args in _raising(ast.parse(path.read_text("utf-8"))):
+            if error == "ValueError" and file.startswith(SETTINGS):
+                error = "ConfigError"
+            if args and (sentence := _sentence(args[-1])) and re.search(r"\w{3}", sentence):
+                yield Raised(error, sentence, file)
+
+
+def _raising(tree: ast.AST) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Find the errors that are raised by name, and what they are given."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Raise(exc=ast.Call(func=ast.Name(id=error), args=args)):
+                yield error, args
 
 
 def _sentence(node: ast.expr) -> str:

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import torch
 
-from coterie import Run, run
+from coterie import Run, __version__, run
 from coterie.core.errors import ConfigError, RunError
 from coterie.core.toml import dumps
 from coterie.studies.sweep.folder import Sweep, SweepFolder
@@ -150,7 +150,10 @@ def test_killed_before_a_run_had_begun(tmp_path: Path) -> None:
     (half_made / "environment.json").write_text("{}")
     shown = Shown()
     assert sweep(small, tmp_path / "sweep", resume=True, view=shown).summary()["state"] == "done"
-    assert "this sweep was begun with torch 0.1; what is left is run with coterie 0.1.0" in shown.notices[0]
+    assert (
+        f"this sweep was begun with torch 0.1; what is left is run with coterie {__version__}"
+        in shown.notices[0]
+    )
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
