@@ -1,12 +1,13 @@
 """The final models of a stack in one safetensors file of the run folder, and what a model's card needs.
 
-For each world W and tensor k of the model that its method names (`Algorithm.model`): `W/k`, `[M, ...]`.
+For each world W, architecture A that m of its clients have (0 if all have one) and tensor k of the model that
+its method names (`Algorithm.model`): `W/A/k`, `[m, ...]`; in the facts, `clients` has the numbers of the m.
 Kept beside the checkpoint, since that has the whole state, in the order of the engine, and no statistics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,23 +43,26 @@ def path(folder: Path, stack: int) -> Path:
 
 def model_bytes(stack: Stack) -> int:
     """Count the bytes of the final models of all worlds of a stack."""
-    params, buffers = stack.task.given()
-    return stack.size * (nbytes(params) + nbytes(buffers))
+    return sum(one.size * sum(map(nbytes, one.task.given())) for one in stack.together)
 
 
-def save(file: Path, stack: Stack, clients: Clients) -> None:
-    """Write the models of all worlds of a stack, as they are now."""
+def save(file: Path, parts: Sequence[tuple[Stack, Clients]]) -> None:
+    """Write the models of all worlds of a stack and those together with it, as they are now."""
     tensors: Tensors = {}
     cards: dict[str, dict[str, Any]] = {}
-    for group, state in zip(stack.groups, clients.parts, strict=True):
-        model = tested(group, state)
-        for member in group.members:
-            first = group.clients.start
-            own = slice(member.clients.start - first, member.clients.stop - first)
-            tensors |= {f"{member.id}/{k}": v[own] for k, v in {**model.params, **model.buffers}.items()}
-            cards[str(member.id)] = _card(member.federation, stack.dtype)
+    numbers: dict[str, list[list[int]]] = {}
+    for place, (stack, clients) in enumerate(parts):
+        for group, state in zip(stack.groups, clients.parts, strict=True):
+            model = tested(group, state)
+            for member in group.members:
+                first, world = group.clients.start, str(member.id)
+                own = slice(member.clients.start - first, member.clients.stop - first)
+                every = {**model.params, **model.buffers}
+                tensors |= {f"{world}/{place}/{k}": v[own] for k, v in every.items()}
+                cards[world] = _card(member.federation, stack.dtype)
+                numbers.setdefault(world, []).append(member.numbers.tolist())
     try:
-        saved.save(file, FORMAT, {"cards": cards}, tensors)
+        saved.save(file, FORMAT, {"cards": cards, "clients": numbers}, tensors)
     except (OSError, SafetensorError) as error:
         raise RunError(
             f"cannot write the final models {file}: {error}; make room and continue with --resume, or do "
@@ -89,8 +93,10 @@ def client_model(file: Path, world: int, client: int) -> FinalModel:
             f"{file} holds no final models of this version: expected {FORMAT!r}, got {form!r}; use the "
             "version of coterie that wrote it"
         )
-    prefix = f"{world}/"
-    own = {k.removeprefix(prefix): v[client].clone() for k, v in tensors.items() if k.startswith(prefix)}
+    numbers: list[list[int]] = facts["clients"][str(world)]
+    place = next(place for place, clients in enumerate(numbers) if client in clients)
+    prefix, at = f"{world}/{place}/", numbers[place].index(client)
+    own = {k.removeprefix(prefix): v[at].clone() for k, v in tensors.items() if k.startswith(prefix)}
     cards: Mapping[str, dict[str, Any]] = facts["cards"]
     return FinalModel(cards[str(world)], own)
 

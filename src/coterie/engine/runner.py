@@ -90,7 +90,9 @@ def simulate(
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
         if keeps:
-            final_models.save(final_models.path(sink.path, number), stack, simulator.clients)
+            parts = simulator.parts if isinstance(simulator, MixedSimulator) else [simulator]
+            every = [(part.stack, part.clients) for part in parts]
+            final_models.save(final_models.path(sink.path, number), every)
         save()
         stack.free_data()
         done += stack.iterations

@@ -11,6 +11,7 @@ from coterie.core.home import at_home
 from coterie.core.model_factory import build_model
 from coterie.core.trained_model import ModelCard, TrainedModel, refuse_more_than_a_model, state_dict
 from coterie.engine import final_models
+from coterie.federation import architecture_names
 
 if TYPE_CHECKING:
     from coterie.runs.run import Run
@@ -29,12 +30,15 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
     card, tensors = _kept(run, track.world, client)
     if client in track.diverged[-1]:
         raise ModelError(f"client {client} of {method}, seed {seed}, diverged: it has no finite model")
+    model = e.architectures[0]
+    if track.architecture:
+        model = e.architectures[architecture_names(e.architectures).index(track.architecture[client])]
     score = float(track.scores["personal"][-1][client])
     made = ModelCard.parse(
         {
             **card,
-            "architecture": e.model.name,
-            "options": e.model.options,
+            "architecture": model.name,
+            "options": model.options,
             "score": None if np.isnan(score) else score,
             "tested": 0 if track.test is None else int(track.test[client]),
             "method": method,
