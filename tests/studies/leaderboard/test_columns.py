@@ -14,16 +14,17 @@ from coterie.studies.leaderboard.pieces import label_of as label
 
 FAMILIES = {
     "label skew": ["digits-label", "iot-label", "emnist-label"],
+    "models": ["digits-models", "fsdd-models"],
     "feature shift": ["digits-turned", "iot-rescaled", "iot-recording", "fsdd-speaker"],
     "concept shift": ["digits-concept", "iot-concept", "emnist-concept"],
     "real clients": ["wisdm", "vowel", "heart"],
 }
 
 
-def test_the_board_has_thirteen_columns_in_four_families() -> None:
+def test_the_board_has_fifteen_columns_in_five_families() -> None:
     found = columns([], None, size(quick=False))
     assert {f: [c.name for c in found if c.family == f] for f in FAMILIES} == FAMILIES
-    assert len(found) == 13
+    assert len(found) == 15
 
 
 @pytest.mark.parametrize("quick", [False, True])
