@@ -122,7 +122,7 @@ def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:
 
     Of several architectures, tensors have the place of theirs before their names.
     """
-    found = {}
+    found: dict[tuple[str, int], Outcome] = {}
     for number, stack in enumerate(plan.stacks):
         file = recording.path / f"checkpoint-{number}.safetensors"
         every = load(file, plan.experiment.fingerprint(), plan.data_hash()).tensors

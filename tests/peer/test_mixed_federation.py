@@ -292,7 +292,8 @@ def test_a_member_of_no_use_is_left_alone_for_a_while(tmp_path: Path) -> None:
 def test_an_architecture_that_is_not_in_the_list(
     tmp_path: Path, model: Any, which: int | str | None, says: str
 ) -> None:
-    settings = own(20, tmp_path, model=model, **({} if which is None else {"architecture": which}))
+    more: dict[str, Any] = {} if which is None else {"architecture": which}
+    settings = own(20, tmp_path, model=model, **more)
     with pytest.raises(ConfigError, match=says):
         settings.client_of("alpha", settings.federation(tmp_path))
 

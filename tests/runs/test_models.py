@@ -71,6 +71,23 @@ def test_worlds_of_several_stacks_have_models_of_their_own(tmp_path: Path) -> No
     assert {first.card.architecture, second.card.architecture} == {"mlp", "linear"}
 
 
+def test_clients_of_a_mixed_federation_have_models_of_their_own_architecture(tmp_path: Path) -> None:
+    models = [{"name": "mlp", "hidden": [5]}, {"name": "mlp", "hidden": [4, 3]}, "linear"]
+    e = experiment(model=models, methods={"KD-PDFL": {}, "FedAvg": {}}, data__clients=5)
+    found = run(e, tmp_path / "run", plots=False)
+    federation = Dealer(None).federation(e, 0)
+    kinds = set()
+    for method in ("KD-PDFL", "FedAvg"):
+        for client in range(5):
+            model = found.model(method, 0, client)
+            own = slice(*(int(federation.personal.count[:k].sum()) for k in (client, client + 1)))
+            hits = model(federation.pool[federation.personal.index[own]]).argmax(dim=-1)
+            right = float((hits == federation.personal.label[own]).double().mean())
+            assert model.card.score == pytest.approx(right)
+            kinds.add((model.card.architecture, repr(model.card.options)))
+    assert len(kinds) == 3
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     e = experiment(methods=METHODS)

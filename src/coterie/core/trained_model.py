@@ -157,7 +157,7 @@ class TrainedModel(nn.Module):
     def probabilities(self, x: Tensor) -> Tensor:
         """Compute the probability of each class for raw inputs `[n, ...]`, a few at a time: `[n, L]`."""
         with torch.no_grad():
-            return torch.cat([torch.softmax(self(part), dim=-1) for part in x.split(ROWS)])
+            return torch.cat([torch.softmax(self(part), dim=-1) for part in torch.split(x, ROWS)])
 
     def forward(self, x: Tensor) -> Tensor:
         kind = next((p.dtype for p in self.net.parameters()), torch.float32)

@@ -1,13 +1,13 @@
 """The final models of a stack in one safetensors file of the run folder, and what a model's card needs.
 
-For each world W and tensor k of the model that its method names (`Algorithm.model`): `W/k`, one
-row for each of the clients that the world's card lists.
+For each world W, architecture A that m of its clients have (0 if all have one) and tensor k of the model that
+its method names (`Algorithm.model`): `W/A/k`, `[m, ...]`; in the facts, `clients` has the numbers of the m.
 Kept beside the checkpoint, since that has the whole state, in the order of the engine, and no statistics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,9 +36,9 @@ class FinalModel(NamedTuple):
     tensors: Tensors
 
 
-def path(folder: Path, stack: int, architecture: int) -> Path:
-    """Name the file of a stack's final models in a run folder; worlds of mixed models have one for each."""
-    return folder / f"models-{stack}{f'-{architecture}' if architecture else ''}.safetensors"
+def path(folder: Path, stack: int) -> Path:
+    """Name the file of a stack's final models in a run folder."""
+    return folder / f"models-{stack}.safetensors"
 
 
 def model_bytes(stack: Stack) -> int:
@@ -46,22 +46,23 @@ def model_bytes(stack: Stack) -> int:
     return sum(one.size * sum(map(nbytes, one.task.given())) for one in stack.together)
 
 
-def save(file: Path, stack: Stack, clients: Clients) -> None:
-    """Write the models of all worlds of a stack, as they are now."""
+def save(file: Path, parts: Sequence[tuple[Stack, Clients]]) -> None:
+    """Write the models of all worlds of a stack and those together with it, as they are now."""
     tensors: Tensors = {}
     cards: dict[str, dict[str, Any]] = {}
-    for group, state in zip(stack.groups, clients.parts, strict=True):
-        model = tested(group, state)
-        for member in group.members:
-            first = group.clients.start
-            own = slice(member.clients.start - first, member.clients.stop - first)
-            tensors |= {f"{member.id}/{k}": v[own] for k, v in {**model.params, **model.buffers}.items()}
-            cards[str(member.id)] = {
-                **_card(member.federation, stack.dtype),
-                "clients": member.numbers.tolist(),
-            }
+    numbers: dict[str, list[list[int]]] = {}
+    for place, (stack, clients) in enumerate(parts):
+        for group, state in zip(stack.groups, clients.parts, strict=True):
+            model = tested(group, state)
+            for member in group.members:
+                first, world = group.clients.start, str(member.id)
+                own = slice(member.clients.start - first, member.clients.stop - first)
+                every = {**model.params, **model.buffers}
+                tensors |= {f"{world}/{place}/{k}": v[own] for k, v in every.items()}
+                cards[world] = _card(member.federation, stack.dtype)
+                numbers.setdefault(world, []).append(member.numbers.tolist())
     try:
-        saved.save(file, FORMAT, {"cards": cards}, tensors)
+        saved.save(file, FORMAT, {"cards": cards, "clients": numbers}, tensors)
     except (OSError, SafetensorError) as error:
         raise RunError(
             f"cannot write the final models {file}: {error}; make room and continue with --resume, or do "
@@ -69,21 +70,20 @@ def save(file: Path, stack: Stack, clients: Clients) -> None:
         ) from None
 
 
-def find(folder: Path, world: int) -> list[Path]:
-    """Find the files that hold the final models of a world; none if they were not kept."""
-    found = []
+def find(folder: Path, world: int) -> Path | None:
+    """Find the file that holds the final models of a world; None: they were not kept."""
     for file in sorted(folder.glob("models-*.safetensors")):
         try:
             with safe_open(file, framework="pt") as held:
                 if any(name.startswith(f"{world}/") for name in held.keys()):  # noqa: SIM118
-                    found.append(file)
+                    return file
         except (OSError, SafetensorError) as error:
             raise RunError(f"{file} is damaged ({error}); run the experiment again") from None
-    return found
+    return None
 
 
-def client_model(file: Path, world: int, client: int) -> FinalModel | None:
-    """Read the final model of one client of a world; None: its model is not in this file."""
+def client_model(file: Path, world: int, client: int) -> FinalModel:
+    """Read the final model of one client of a world."""
     try:
         form, facts, tensors = saved.load(file, FORMAT)
     except ValueError as error:
@@ -93,14 +93,12 @@ def client_model(file: Path, world: int, client: int) -> FinalModel | None:
             f"{file} holds no final models of this version: expected {FORMAT!r}, got {form!r}; use the "
             "version of coterie that wrote it"
         )
-    prefix = f"{world}/"
+    numbers: list[list[int]] = facts["clients"][str(world)]
+    place = next(place for place, clients in enumerate(numbers) if client in clients)
+    prefix, at = f"{world}/{place}/", numbers[place].index(client)
+    own = {k.removeprefix(prefix): v[at].clone() for k, v in tensors.items() if k.startswith(prefix)}
     cards: Mapping[str, dict[str, Any]] = facts["cards"]
-    card = dict(cards[str(world)])
-    if client not in (numbers := card.pop("clients")):
-        return None
-    place = numbers.index(client)
-    own = {k.removeprefix(prefix): v[place].clone() for k, v in tensors.items() if k.startswith(prefix)}
-    return FinalModel(card, own)
+    return FinalModel(cards[str(world)], own)
 
 
 def _card(federation: Federation, dtype: torch.dtype) -> dict[str, Any]:

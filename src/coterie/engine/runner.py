@@ -106,9 +106,8 @@ def simulate(
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
         if keeps:
-            for place, part in enumerate(simulator.parts):
-                file = final_models.path(sink.path, number, place)
-                final_models.save(file, part.stack, part.clients)
+            every = [(part.stack, part.clients) for part in simulator.parts]
+            final_models.save(final_models.path(sink.path, number), every)
         save()
         stack.free_data()
         done += stack.iterations

@@ -87,8 +87,11 @@ def _schema(client: Client, architecture: int) -> Schema:
     )
     if not client.algorithm.answers:
         return schema
-    parts = (dataclasses.replace(Schema.of(m), number=architecture) for m in (sent.question, sent.reply))
-    return dataclasses.replace(schema, **dict(zip(("question", "reply"), parts, strict=True)))
+    question, reply = (
+        dataclasses.replace(Schema.of(message), number=architecture)
+        for message in (sent.question, sent.reply)
+    )
+    return dataclasses.replace(schema, question=question, reply=reply)
 
 
 class Node:

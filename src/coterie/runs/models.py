@@ -30,10 +30,9 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
     card, tensors = _kept(run, track.world, client)
     if client in track.diverged[-1]:
         raise ModelError(f"client {client} of {method}, seed {seed}, diverged: it has no finite model")
-    models = e.architectures
-    model = dict(zip(architecture_names(models), models, strict=True))[
-        track.architecture[client] if track.architecture else architecture_names(models)[0]
-    ]
+    model = e.architectures[0]
+    if track.architecture:
+        model = e.architectures[architecture_names(e.architectures).index(track.architecture[client])]
     score = float(track.scores["personal"][-1][client])
     made = ModelCard.parse(
         {
@@ -66,9 +65,8 @@ def _kept(run: Run, world: int, client: int) -> final_models.FinalModel:
     if (state := run.status["state"]) != "done":
         again = f"; continue with: {run.continue_with}" if run.continue_with else ""
         raise RunError(f"{run.path} is {state}, and the final models are kept at the end{again}")
-    for file in final_models.find(run.path, world):
-        if found := final_models.client_model(file, world, client):
-            return found
+    if file := final_models.find(run.path, world):
+        return final_models.client_model(file, world, client)
     raise RunError(
         f"{run.path} keeps no final models: they were too large, not wanted (--no-models), or it is a job of "
         "a sweep; run the experiment again with --models"

@@ -24,7 +24,7 @@ class Architectures(NamedTuple):
     def dealt(cls, world: World, federation: Federation, client: int) -> Architectures:
         """Find those that an experiment deals to its clients, and this client's."""
         places = architectures(world, federation)
-        return cls._among(world.experiment, places.unique().tolist(), int(places[client]))
+        return cls._among(world.experiment, sorted(set(places.tolist())), int(places[client]))
 
     @classmethod
     def chosen(cls, experiment: Experiment, which: int | str | None) -> Architectures:
