@@ -26,7 +26,7 @@ class Distilling(Algorithm):
 
     own_shape: Literal["average", "distil"] = "average"
     """The use of models of the own shape: `average` them, or `distil` them like those of other architectures,
-    for clients that begin with different models (`train.init = "independent"`), whose mean is none."""
+    for deep models that began differently (`train.init = "independent"`) and meet rarely."""
     lessons: Annotated[int, Ge(1)] = 10
     """Gradient steps of an exchange towards what models say that are not averaged, if there are any."""
     lesson_rate: Annotated[float, Gt(0)] = 0.2
