@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_diabetes_has_clients_of_one_sex_and_of_an_age() -> None:
         own = [x[owner == 3 * sex + age] for age in range(3)]
         assert len({float(one[0, 1]) for one in own}) == 1
         assert all((one[:, 1] == one[0, 1]).all() for one in own)
-        for younger, older in zip(own, own[1:], strict=False):
+        for younger, older in pairwise(own):
             assert float(younger[:, 0].max()) <= float(older[:, 0].min())
 
 
@@ -51,13 +52,13 @@ def test_each_file_of_text_is_a_persons(tmp_path: Path) -> None:
 
 
 def test_bad_folders_of_text(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="expected files NAME.txt, one for each person"):
+    with pytest.raises(DataError, match=r"expected files NAME\.txt, one for each person"):
         TextFolder(".").load(tmp_path)
     (tmp_path / "ann.txt").write_text("abc")
-    with pytest.raises(DataError, match="ann.txt: 3 characters are fewer than two sequences of 32"):
+    with pytest.raises(DataError, match=r"ann\.txt: 3 characters are fewer than two sequences of 32"):
         TextFolder(".").load(tmp_path)
-    with pytest.raises(DataError, match="ann.txt: the character 'c' is not in data.set.alphabet"):
+    with pytest.raises(DataError, match=r"ann\.txt: the character 'c' is not in data.set.alphabet"):
         TextFolder(".", alphabet="ab", length=1).load(tmp_path)
     (tmp_path / "ann.txt").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(DataError, match="ann.txt: expected text in UTF-8"):
+    with pytest.raises(DataError, match=r"ann\.txt: expected text in UTF-8"):
         TextFolder(".").load(tmp_path)
