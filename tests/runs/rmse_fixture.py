@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from coterie.core.metric import Metric, TaskFacts
 from coterie.runs import Run
@@ -21,7 +21,7 @@ SAMPLES = 4
 """Test samples of each client."""
 
 
-def losses(*clients: Sequence[float]) -> str:
+def losses(*clients: ArrayLike) -> str:
     """Losses of test samples, client after client, as a row has them."""
     flat = np.concatenate([np.asarray(one, dtype="<f4") for one in clients])
     return base64.b64encode(flat.tobytes()).decode()
