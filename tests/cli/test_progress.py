@@ -24,10 +24,10 @@ STATUS: dict[str, Any] = {
 WRONG = [None, "p1 was killed by signal 9 at iteration 120", "p2 stands still at iteration 88"]
 
 
-def shown(terminal: bool, *looks: list[dict[str, Any] | None]) -> str:
+def shown(terminal: bool, *looks: list[dict[str, Any] | None], task: str = "classification") -> str:
     console = Console(file=StringIO(), width=80, force_terminal=terminal)
     peers = [PeerProcess(f"p{i}", Path(f"p{i}.toml")) for i in range(3)]
-    with progress(console, experiment(train__iterations=500), "KD-PDFL") as view:
+    with progress(console, experiment(train__iterations=500, task=task), "KD-PDFL") as view:
         for look in looks:
             view.peers(peers, look, WRONG)
     assert isinstance(console.file, StringIO)
@@ -39,6 +39,16 @@ def test_a_table_in_a_terminal() -> None:
     for words in ("peer", "process", "32001", "500 ✓", "p10 p11 p12", "refused", *filter(None, WRONG)):
         assert words in text
     assert "…" not in text
+
+
+def test_another_task_is_named_with_its_metric() -> None:
+    text = shown(True, [STATUS, None, None], task="autoencoder")
+    assert "0.860" in text
+    assert "reconstruct" in text
+    assert "accuracy" not in text
+    assert "…" not in text
+    text = shown(False, [STATUS, None, STATUS], task="autoencoder")
+    assert "500/500  2400 exchanges  reconstruction RMSE 0.860" in text
 
 
 def test_lines_elsewhere_do_not_wait_for_those_who_are_gone() -> None:

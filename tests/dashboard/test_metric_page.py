@@ -67,7 +67,7 @@ def test_the_page_writes_values_as_the_terminal_does(window: Open, address: str)
         signed = [wording.difference(metric, -v).replace("-", "−").replace("points", "pts") for v in VALUES]
         assert said["gain"][1:] == signed[1:], metric.name
         assert said["gain"][0].startswith("±")
-        assert said["none"] == ["–", "–"]
+        assert said["none"] == [wording.text(metric, None), wording.with_unit(metric, None)]
         assert said["title"] == [wording.title(metric), wording.title(metric, "personal")]
         assert said["direction"] == ("" if metric == ACCURACY else metric.direction)
         assert said["order"] == ([3, 2, 1, None] if metric.higher_is_better else [1, 2, 3, None])

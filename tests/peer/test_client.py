@@ -132,7 +132,7 @@ class TooNarrow(torch.nn.Module):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (lambda inputs, classes: TooNarrow(inputs[0]), r"puts out \[1, 1\] for one sample, .* need \[1, 3\]"),
+        (lambda inputs, classes: TooNarrow(inputs[0]), r"puts out \(2, 1\) for 2 samples, .* need \(2, 3\)"),
         (
             lambda inputs, classes: TooNarrow(inputs[0] + 1),
             r"cannot be trained by KDPDFL on samples of shape \[6\]",

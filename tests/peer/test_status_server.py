@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import logging
 import os
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from coterie.cli.peer_table import table
 from coterie.core.errors import ConfigError
 from coterie.peer.errors import PeerError, Unreachable
 from coterie.peer.learning.contacts import ContactBook
@@ -19,6 +22,7 @@ from coterie.peer.observability.logging import JsonFormatter, LogThrottle, log_l
 from coterie.peer.observability.status_client import status
 from coterie.peer.observability.status_server import MOST, CallCounters, StatusServer
 from tests.peer.node_factory import lone_node
+from tests.runs.rmse_fixture import TASK
 from tests.waiting import eventually
 
 FACTS: dict[str, Any] = {
@@ -83,6 +87,39 @@ def test_metrics_for_prometheus() -> None:
         assert line in lines
     assert not any(line.startswith('coterie_pull_seconds{member="p2"') for line in lines)
     assert not any(line.startswith("coterie_global_accuracy") for line in lines)
+
+
+@pytest.mark.usefixtures("outside")
+def test_metrics_of_another_task_have_its_names_units_and_directions() -> None:
+    scores = {"t": 40, "personal": 0.75, "personal.r2": 0.5, "global": None}
+    facts = {**FACTS, "task": TASK.plain(), "evaluated": scores}
+    (answer,) = visited(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", facts=facts)
+    lines = answer.decode().splitlines()
+    assert "coterie_personal_rmse 0.75" in lines
+    assert "# HELP coterie_personal_rmse RMSE in kg on personal samples, lower is better" in lines
+    assert "coterie_personal_r2 0.5" in lines
+    assert not any("accuracy" in line.lower() or "global" in line for line in lines)
+
+
+def test_the_table_of_a_peer_names_what_its_task_measures() -> None:
+    status = {
+        **FACTS,
+        "peer": "p0",
+        "address": "127.0.0.1:1",
+        "run": "waves",
+        "method": "FedAvg",
+        "state": "learning",
+        "iterations": 100,
+        "rate": 5.0,
+        "members": [],
+        "refusals": {},
+        "task": TASK.plain(),
+        "evaluated": {"personal": 0.75},
+    }
+    out = io.StringIO()
+    Console(file=out, width=80).print(table(status))
+    assert "RMSE 0.75 kg personal, – global" in out.getvalue()
+    assert "accuracy" not in out.getvalue()
 
 
 @pytest.mark.usefixtures("outside")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from coterie.core.metric import Metric, TaskFacts
 from coterie.runs import Run
@@ -21,7 +21,7 @@ SAMPLES = 4
 """Test samples of each client."""
 
 
-def losses(*clients: Sequence[float]) -> str:
+def losses(*clients: ArrayLike) -> str:
     """Losses of test samples, client after client, as a row has them."""
     flat = np.concatenate([np.asarray(one, dtype="<f4") for one in clients])
     return base64.b64encode(flat.tobytes()).decode()
@@ -32,7 +32,9 @@ def regression(path: Path) -> Run:
 
     RMSE of seed 0, Local: 1 2 3 4, KD-PDFL: 0.5 2 4 3.5; of seed 1, Local: 2 2 2 2, KD-PDFL: 1 3 2 2.
     """
-    people = [{**one, "classes": [], "labels": [[]] * 4, "test": [SAMPLES] * 4} for one in CLIENTS]
+    people: list[dict[str, Any]] = [
+        {**one, "classes": [], "labels": [[]] * 4, "test": [SAMPLES] * 4} for one in CLIENTS
+    ]
     alone, joined = [1.0, 2.0, 3.0, 4.0], [0.5, 2.0, 4.0, 3.5]
     # of KD-PDFL's clients: all samples better, some better and some worse, all worse, one sample alone better
     off = [[-1.0, -1.1, -0.9, -1.0], [1.0, -1.0, 1.0, -1.0], [1.0, 1.1, 0.9, 1.0], [0.0, 0.0, 0.0, -1.0]]

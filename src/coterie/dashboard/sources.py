@@ -5,7 +5,8 @@ status, overview, curves, parameters, graph, frame, client and clients. A leader
 status and board. A live swarm (`live.SwarmSource`) has
 
     status     as for a run, with {"watched", "answering" (how many peers), "problems": [{"peer", "text"}],
-               "seconds" (since one answered), "exchanges", "bytes", "run" (the id of its run folder) | null}
+               "seconds" (since one answered), "exchanges", "bytes", "task" (as in a run's task.json), "run"
+               (the id of its run folder) | null}
     members    [{"name", "address", "state": "alive|listed|suspect|dead|left|silent", "views": {state: by how
                many}, "seconds" (since it was heard), "silent" (seconds without an answer) | null,
                "phase", "t", "personal", "exchanges"}]

@@ -37,7 +37,8 @@ def text(metric: Metric, value: float | None) -> str:
 
 def with_unit(metric: Metric, value: float | None) -> str:
     """Write a value with its unit: `83.3 %`, `0.41`, `0.41 kg`."""
-    return f"{text(metric, value)} {metric.unit}".strip()
+    said = text(metric, value)
+    return said if said == ABSENT else f"{said} {metric.unit}".strip()
 
 
 def compact(metric: Metric, value: float | None) -> str:

@@ -98,7 +98,8 @@ def test_equation_3_is_the_mean_over_real_samples_of_the_summed_squares() -> Non
     z_i = numbers([0.5, 0.5, 0.25, 0.75, 0, 1]).view(3, 2)
     z_j = numbers([0.25, 0.75, 0.25, 0.75, 1, 0]).view(1, 3, 2)
     # samples: 2·(1/4)² = 1/8, 0, and 2, which is padding: (1/8 + 0) / 2
-    d = PaperReading().statistical_distance(z_i, z_j, probe([0, 0, 0], mask=[True, True, False]))
+    task = Task(torch.nn.Linear(1, 2))
+    d = PaperReading().statistical_distance(task, z_i, z_j, probe([0, 0, 0], mask=[True, True, False]))
     assert d.tolist() == [0.0625]
 
 

@@ -187,3 +187,31 @@ def test_bad_owners(folder: Path) -> None:
     ]:
         with pytest.raises(DataError, match=message):
             source.load(folder)
+
+
+HOUSES = "rooms,size,price,days\n3,80,200.5,7\n4,120,310,9\n2,50,150,30\n"
+
+
+def test_columns_of_numbers_to_predict(folder: Path) -> None:
+    (folder / "houses.csv").write_text(HOUSES)
+    data = Csv("houses.csv", target=("days", "price")).load(folder)
+    assert data.columns == ("rooms", "size")
+    assert data.classes == ("days", "price")
+    assert data.train.y.tolist() == [[7.0, 200.5], [9.0, 310.0], [30.0, 150.0]]
+    assert data.train.x.tolist() == [[3.0, 80.0], [4.0, 120.0], [2.0, 50.0]]
+
+
+def test_bad_targets(folder: Path) -> None:
+    (folder / "houses.csv").write_text(HOUSES.replace("310", "dear"))
+    for source, message in [
+        (Csv("houses.csv"), "name either the column of labels, as label, or columns of numbers, as target"),
+        (Csv("houses.csv", label="days", target=("price",)), "name either the column of labels"),
+        (Csv("houses.csv", target=("price",), classes=("a", "b")), "are about labels, not about a target"),
+        (Csv("houses.csv", target=("cost",)), "unknown column 'cost'"),
+        (
+            Csv("houses.csv", target=("price",)),
+            "line 3, column 'price': expected a finite number, got 'dear'",
+        ),
+    ]:
+        with pytest.raises(DataError, match=message):
+            source.load(folder)

@@ -42,7 +42,7 @@ def near(outputs: Tensor, y: Tensor) -> Tensor:
 @metric(higher_is_better=False)
 def failing(outputs: Tensor, y: Tensor) -> Any:
     """Fail."""
-    return {}["nothing"]
+    return dict[str, Any]()["nothing"]
 
 
 def line() -> list[tuple[Tensor, Tensor]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from coterie import Experiment, run
 from coterie.core.errors import ConfigError, CoterieError
@@ -97,7 +98,7 @@ def test_partitions_deal_by_quantiles_of_the_target() -> None:
         data__partition=partition,
     )
     federation, middle = prepare(e).federations[0], numbers()[1].sort().values[100]
-    for own in federation.train.label.split(federation.train.count.tolist()):
+    for own in torch.split(federation.train.label, federation.train.count.tolist()):
         assert bool((own < middle).all()) or bool((own >= middle).all())
 
 

@@ -85,7 +85,7 @@ class _Lines(Lines):
 def _table(processes: Sequence[PeerProcess], status: Sequence[Status | None], metric: Metric) -> Table:
     drawn = Table(box=SIMPLE_HEAD, padding=0)  # for 80 columns
     drawn.add_column("peer", no_wrap=True)
-    for title in ("process", "port", "iteration", metric.title, "exchanges", "knows"):
+    for title in ("process", "port", "iteration", metric.title.replace(" ", "\n"), "exchanges", "knows"):
         drawn.add_column(title, justify="right", no_wrap=True)
     drawn.add_column("listens to", justify="right")
     drawn.add_column("refused", justify="right", no_wrap=True)

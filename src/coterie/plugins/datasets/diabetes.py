@@ -41,7 +41,7 @@ class Diabetes:
         x = torch.tensor(bunch.data, dtype=torch.float64)
         y = (torch.tensor(bunch.target, dtype=torch.float32) - MEAN) / DEVIATION
         owner = torch.empty(len(x), dtype=torch.int64)
-        for sex, value in enumerate(x[:, SEX].unique()):
+        for sex, value in enumerate(torch.unique(x[:, SEX])):
             (people,) = torch.where(x[:, SEX] == value)
             rank = x[people, AGE].argsort(stable=True).argsort()
             owner[people] = sex * self.ages + rank * self.ages // len(people)
