@@ -9,8 +9,8 @@ import pytest
 from tests.cli.conftest import Command
 
 DATA = [
-    "run", "tune", "sweep", "leaderboard", "ls", "show", "plot", "check", "reproduce", "swarm", "replay", "doctor",
-    "data ls", "data fetch", "data verify", "peer status",
+    "run", "tune", "sweep", "leaderboard", "ls", "show", "plot", "check", "reproduce", "swarm", "replay",
+    "doctor", "data ls", "data fetch", "data verify", "peer status",
 ]  # fmt: skip
 
 
