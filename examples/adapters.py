@@ -109,7 +109,7 @@ def main(folder: Path, steps: int = 300, iterations: int = 400) -> Run:
     pretrain(weights, steps)
     changes = {"train.init": str(weights), "train.iterations": iterations}
     found = run(Experiment.load(HERE / "adapters.toml", changes), folder / "run", plots=False)
-    print(found.table()[["personal", "bytes_sent"]])
+    print(found.table()[["personal_mean", "bytes_sent"]])
     return found
 
 

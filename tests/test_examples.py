@@ -152,7 +152,7 @@ def test_adapters_alone_learn_and_travel(tmp_path: Path, monkeypatch: pytest.Mon
     example = importlib.import_module("adapters")
     found = example.main(tmp_path, steps=20, iterations=30)
     methods = found.summary()["methods"]
-    sent = {name: method["bytes_sent"]["mean"] for name, method in methods.items()}
+    sent = {name: method["bytes_sent"] for name, method in methods.items()}
     assert sent["Local"] == 0
     # In two blocks three adapters of 24 + 24, one of 24 + 48, one of 48 + 24, times rank 2; the head: 4 x 25.
     adapters, head = 2 * (3 * 2 * 48 + 2 * 2 * 72), 100

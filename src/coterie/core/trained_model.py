@@ -70,7 +70,7 @@ class ModelCard:
     version: tuple[int, int] | None = None
     """Of a peer's model: the start of its process, and the state changes in the model's life."""
     coterie: str
-    """The version of coterie that wrote the card."""
+    """The version of coterie that trained the model."""
 
     def plain(self) -> dict[str, Any]:
         """Give data fit for JSON, without what is absent."""
@@ -153,7 +153,7 @@ class TrainedModel(nn.Module):
     def probabilities(self, x: Tensor) -> Tensor:
         """Compute the probability of each class for raw inputs `[n, ...]`, a few at a time: `[n, L]`."""
         with torch.no_grad():
-            return torch.cat([torch.softmax(self(part), dim=-1) for part in x.split(ROWS)])
+            return torch.cat([torch.softmax(self(part), dim=-1) for part in torch.split(x, ROWS)])
 
     def forward(self, x: Tensor) -> Tensor:
         kind = next((p.dtype for p in self.net.parameters()), torch.float32)

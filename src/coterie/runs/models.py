@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie import __version__
 from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ModelError, RunError
 from coterie.core.home import at_home
@@ -49,7 +48,7 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
             "client": str(client),
             "iteration": int(track.t[-1]),
             "shifts": [shift.name for shift in e.data.shift],
-            "coterie": __version__,
+            "coterie": str(run.environment.get("coterie")),
         },
         str(run.path),
     )

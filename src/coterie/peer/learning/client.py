@@ -120,14 +120,12 @@ class Client:
             own = dataclasses.replace(own, train=Samples(own.train.x[order], own.train.y[order]))
             held = int(held_out(count, e.exchange.holdout))
         dtype = getattr(torch, e.dtype)
-        shapes = tuple(own.train.x.shape[1:]), own.classes
-        how = dtype, e.train.optimizer, e.train.init
+        what = e.model.name, e.model.options, tuple(own.train.x.shape[1:]), own.classes, dtype
         return cls(
             task=build_task(
-                e.model.name,
-                e.model.options,
-                *shapes,
-                *how,
+                *what,
+                e.train.optimizer,
+                e.train.init,
                 weights=initial_weights(e.train.init, e.home),
                 freeze=e.train.freeze,
                 samples=own.train.x[:TRIED],
