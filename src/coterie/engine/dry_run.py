@@ -15,13 +15,13 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
+from coterie.core.batching import entered
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.registry import describe_error, user_code
 from coterie.core.sampling import Purpose
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, State, Tensors
 from coterie.core.validation import ValidatingAlgorithm, same_tensors
-from coterie.engine.batching import entered
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 

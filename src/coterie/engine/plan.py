@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import torch
 
+from coterie.core.batching import batched_or_alone
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
 from coterie.core.model_factory import build_task
 from coterie.core.task import Alone, Task
 from coterie.engine.analytic import analytic_model
-from coterie.engine.batching import batched_or_alone
 from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
 from coterie.engine.layout import Stack, stacks
@@ -170,7 +170,7 @@ def _tasks(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
             x, y = federation.pool[train.index[:batch]], train.label[:batch]
             weights = initial_weights(e.train.init, e.home)
             made = build_task(*what, weights=weights, freeze=e.train.freeze, samples=x)
-            tasks[key] = batched_or_alone(made, x, y)
+            tasks[key] = made if analytic_model(made, inputs) else batched_or_alone(made, x, y)
         found.append(tasks[key])
     return found
 

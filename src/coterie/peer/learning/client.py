@@ -18,6 +18,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.attack import Attack
+from coterie.core.batching import batched_or_alone
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.model_factory import build_task
@@ -120,16 +121,18 @@ class Client:
             own = dataclasses.replace(own, train=Samples(own.train.x[order], own.train.y[order]))
             held = int(held_out(count, e.exchange.holdout))
         dtype = getattr(torch, e.dtype)
+        x = own.train.x[:TRIED]
         what = e.model.name, e.model.options, tuple(own.train.x.shape[1:]), own.classes, dtype
+        task = build_task(
+            *what,
+            e.train.optimizer,
+            e.train.init,
+            weights=initial_weights(e.train.init, e.home),
+            freeze=e.train.freeze,
+            samples=x,
+        )
         return cls(
-            task=build_task(
-                *what,
-                e.train.optimizer,
-                e.train.init,
-                weights=initial_weights(e.train.init, e.home),
-                freeze=e.train.freeze,
-                samples=own.train.x[:TRIED],
-            ),
+            task=batched_or_alone(task, x, own.train.y[:TRIED]),
             algorithm=world.algorithm,
             own=own,
             schedule=Schedule.of(e, world.seed),
@@ -144,10 +147,6 @@ class Client:
             precision=e.exchange.precision,
             held=held,
         )
-
-    def few(self) -> tuple[Tensor, Tensor]:
-        """Return some training samples and their labels, to try the model on."""
-        return self.own.train.x[:TRIED], self.own.train.y[:TRIED]
 
     def first(self) -> State:
         """Return the state before the first iteration."""

@@ -17,7 +17,6 @@ from torch.func import vmap
 from coterie.core.registry import describe_error
 from coterie.core.task import Alone, Task
 from coterie.core.types import Batch, State
-from coterie.engine.analytic import analytic_model
 
 __all__ = ["batched_or_alone", "entered"]
 
@@ -30,8 +29,6 @@ def batched_or_alone(task: Task, x: Tensor, y: Tensor) -> Task:
 
     A model that does not run at all is returned as it is: a dry run tells why.
     """
-    if analytic_model(task, x.shape[1:]):
-        return task
     params, buffers = task.given()
     state = State(params, buffers, {}, {}, {})
     floating = next(v.dtype for v in params.values())
