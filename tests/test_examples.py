@@ -152,9 +152,9 @@ def test_adapters_alone_learn_and_travel(tmp_path: Path, monkeypatch: pytest.Mon
     example = importlib.import_module("adapters")
     found = example.main(tmp_path, steps=20, iterations=30)
     methods = found.summary()["methods"]
-    sent = {name: method["bytes_sent"]["mean"] for name, method in methods.items()}
+    sent = {name: method["bytes_sent"] for name, method in methods.items()}
     assert sent["Local"] == 0
-    # Two blocks, each with three adapters of 24 + 24, and of 24 + 48 and 48 + 24, times rank 2; the head: 4 x 25.
+    # In two blocks three adapters of 24 + 24, one of 24 + 48, one of 48 + 24, times rank 2; the head: 4 x 25.
     adapters, head = 2 * (3 * 2 * 48 + 2 * 2 * 72), 100
     assert sent["FedAvg, adapters"] * (adapters + head) == sent["FedAvg, all that learns"] * adapters
     model = found.model("KD-PDFL, adapters", seed=0, client=1)

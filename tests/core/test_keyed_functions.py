@@ -85,7 +85,8 @@ def test_attention_written_out_is_attention(how: str) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_recurrent_layers_one_by_one_are_the_whole(kind: type[nn.RNNBase], both: bool, packed: bool) -> None:
     torch.manual_seed(0)
-    net = kind(3, 4, 3, batch_first=True, dropout=0.5, bidirectional=both).double()
+    made: Any = kind
+    net = made(3, 4, 3, batch_first=True, dropout=0.5, bidirectional=both).double()
     x: Any = torch.randn(2, 5, 3, dtype=torch.float64)
     if packed:
         x = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3]), batch_first=True)

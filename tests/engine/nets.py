@@ -310,7 +310,8 @@ class Packed(nn.Module):
         packed = nn.utils.rnn.pack_padded_sequence(
             x.view(-1, 4, 2), lengths, batch_first=True, enforce_sorted=False
         )
-        return self.net(packed)[1][0].transpose(0, 1).flatten(1)
+        out: Tensor = self.net(packed)[1][0].transpose(0, 1).flatten(1)
+        return out
 
 
 def packed(inputs: Shape, classes: int) -> nn.Module:

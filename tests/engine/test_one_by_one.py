@@ -49,7 +49,12 @@ def agree(one: dict[tuple[str, int], Outcome], other: dict[tuple[str, int], Outc
         {"methods": EVERY_METHOD},
         {"methods": SOME, "model": f"{NETS}:attending", "exchange__stars": 2, "exchange__probe": 3},
         {"methods": SOME, "model": {"name": "mlp", "hidden": [5], "dropout": 0.3, "norm": "batch"}},
-        {"methods": SOME, "attack": "shrink", "exchange__precision": "half", "population__speed": [0.5, 1.0]},
+        {
+            "methods": SOME,
+            "attack": "sign_flip",
+            "exchange__precision": "half",
+            "population__speed": [0.5, 1.0],
+        },
     ],
 )
 def test_with_batching_disabled_the_numbers_are_the_same(tmp_path: Path, changes: dict[str, Any]) -> None:

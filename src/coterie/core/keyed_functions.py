@@ -220,12 +220,17 @@ def _noted(model: nn.Module) -> Iterator[Outputs]:
 
 def _first_difference(tries: Sequence[Outputs]) -> str | None:
     """Name the first layer that put out something else in another try."""
-    for first, *others in zip(*tries, strict=False):
-        for name, output in others:
-            same = len(output) == len(first[1]) and all(
-                a.shape == b.shape and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
-                for a, b in zip(first[1], output, strict=True)
-            )
-            if not same or name != first[0]:
-                return first[0]
+    first, *others = tries
+    for k, (name, output) in enumerate(first):
+        for other in others:
+            if k >= len(other) or other[k][0] != name or not _equal(output, other[k][1]):
+                return name
     return None
+
+
+def _equal(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Tell whether tensors are the same, NaN where the others are."""
+    return len(one) == len(other) and all(
+        a.shape == b.shape and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        for a, b in zip(one, other, strict=True)
+    )

@@ -74,7 +74,7 @@ class ModelCard:
     version: tuple[int, int] | None = None
     """Of a peer's model: the start of its process, and the state changes in the model's life."""
     coterie: str = field(default_factory=lambda: _version())
-    """The version of coterie that wrote the card."""
+    """The version of coterie that trained the model."""
 
     def plain(self) -> dict[str, Any]:
         """Give data fit for JSON, without what is absent."""

@@ -14,6 +14,7 @@ import torch
 
 from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
+from coterie.core.batching import entered
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.messages import alike
 from coterie.core.registry import describe_error, user_code
@@ -37,7 +38,6 @@ from coterie.core.validation import (
     same_tensors,
     validate_outputs,
 )
-from coterie.engine.batching import entered
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 

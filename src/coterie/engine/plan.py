@@ -14,12 +14,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from coterie.core.batching import batched_or_alone
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
 from coterie.core.model_factory import acquainted, build_task, with_proxy
 from coterie.core.task import Alone, Task
 from coterie.engine.analytic import analytic_model
-from coterie.engine.batching import batched_or_alone
 from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
 from coterie.engine.layout import Cast, Stack, stacks
@@ -190,7 +190,10 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         group = *(id(task) for task in cast.tasks), repr(proxy)
         if group not in together:
             known = (with_proxy(task, proxy, inputs, names, init) for task in acquainted(cast.tasks))
-            together[group] = tuple(batched_or_alone(task, x, y) for task in known)
+            together[group] = tuple(
+                task if analytic_model(task, inputs) and not task.foreign else batched_or_alone(task, x, y)
+                for task in known
+            )
         found.append(cast._replace(tasks=together[group]))
     return found
 

@@ -16,7 +16,6 @@ from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_proxy, first_row
 from coterie.core.types import Batch, Context, Foreign, Inbox, Info, Message, Probe, Start, State
 from coterie.engine.batches import StackedData
-from coterie.engine.batching import batched_or_alone
 from coterie.engine.execution import LocalStep, OneByOneExecution, VmapExecution
 from coterie.engine.layout import AlgorithmGroup
 from coterie.peer.learning.client import Act, Client, ReceivedMessage
@@ -41,7 +40,7 @@ class Twin:
     def __init__(self, client: Client, federation: Federation, at: int) -> None:
         """Put the twin in place `at` among the federation's clients."""
         self.client, self.at = client, slice(at, at + 1)
-        self.task, self.algorithm = batched_or_alone(client.task, *client.few()), client.algorithm
+        self.task, self.algorithm = client.task, client.algorithm
         self.data = StackedData.of(
             [federation],
             [client.seed],

@@ -47,6 +47,7 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
             "client": str(client),
             "iteration": int(track.t[-1]),
             "shifts": [shift.name for shift in e.data.shift],
+            "coterie": str(run.environment.get("coterie")),
         },
         str(run.path),
     )

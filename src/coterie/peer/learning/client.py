@@ -18,6 +18,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.attack import Attack
+from coterie.core.batching import batched_or_alone
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
 from coterie.core.measuring import measure_client
@@ -130,14 +131,11 @@ class Client:
         dtype = getattr(torch, e.dtype)
         inputs, names, init = tuple(own.train.x.shape[1:]), own.names, e.train.init
         how, proxy = (e.task_kind, dtype, e.train.optimizer, init), world.algorithm.proxy
-        begin = partial(
-            build_task,
-            weights=initial_weights(init, e.home),
-            freeze=e.train.freeze,
-            samples=(own.train.x[:TRIED], own.train.y[:TRIED]),
-        )
+        few = own.train.x[:TRIED], own.train.y[:TRIED]
+        begin = partial(build_task, weights=initial_weights(init, e.home), freeze=e.train.freeze, samples=few)
         built = [begin(one.name, one.options, inputs, names, *how) for one in architectures.models]
-        tasks = tuple(with_proxy(task, proxy, inputs, names, init) for task in acquainted(built))
+        known = (with_proxy(task, proxy, inputs, names, init) for task in acquainted(built))
+        tasks = tuple(batched_or_alone(task, *few) for task in known)
         return cls(
             task=tasks[architectures.own],
             algorithm=world.algorithm,
@@ -156,10 +154,6 @@ class Client:
             architectures=architectures,
             tasks=tasks,
         )
-
-    def few(self) -> tuple[Tensor, Tensor]:
-        """Return some training samples and their labels, to try the model on."""
-        return self.own.train.x[:TRIED], self.own.train.y[:TRIED]
 
     def first(self) -> State:
         """Return the state before the first iteration."""

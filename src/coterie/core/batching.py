@@ -17,7 +17,6 @@ from torch.func import vmap
 from coterie.core.registry import describe_error
 from coterie.core.task import Alone, Task
 from coterie.core.types import Batch, State
-from coterie.engine.analytic import analytic_model
 
 __all__ = ["batched_or_alone", "entered"]
 
@@ -41,8 +40,6 @@ def batched_or_alone(task: Task, x: Tensor, y: Tensor) -> Task:
 
 def _tried(task: Task, x: Tensor, y: Tensor) -> Task:
     """Try a mini-batch `[B, ...]` with its targets: what runs alone, but not batched, is to run alone."""
-    if analytic_model(task, x.shape[1:]):
-        return task
     params, buffers = task.given()
     state = State(params, buffers, {}, {}, {})
     floating = next(v.dtype for v in params.values())
