@@ -95,7 +95,8 @@ def target(address: str) -> str:
 def failure(error: Any, peer: str, address: str) -> PeerError:
     """Turn an `AioRpcError` into an error of ours; what the other side says is escaped and cut."""
     code, details = error.code(), error.details() or ""
-    reason = dict(error.trailing_metadata() or ()).get(REASON)
+    # By its pairs: the metadata of older versions of gRPC cannot be asked for keys.
+    reason = dict(iter(error.trailing_metadata() or ())).get(REASON)
     where = f"{peer} at {address}"
     if reason in list(Reason):
         return Refused(Reason(str(reason)), f"{where} refused: {quote(details)}")
