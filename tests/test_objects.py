@@ -23,6 +23,7 @@ from coterie.core.data import Dataset as OwnDataset
 from coterie.core.data import Samples
 from coterie.core.errors import ConfigError, CoterieError, DataError, RunError
 from coterie.core.objects import digest
+from coterie.experiment import Plugin
 from coterie.federation import Dealer
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 from coterie.plugins.datasets.synthetic import Synthetic
@@ -325,6 +326,7 @@ def linear(inputs: tuple[int, ...], classes: int) -> nn.Module:
 )
 def test_models_of_every_kind(model: Any, name: str, tmp_path: Path) -> None:
     e = experiment(model=model)
+    assert isinstance(e.model, Plugin)
     assert e.model.name.startswith(name)
     found = run(e, tmp_path / "run", plots=False)
     assert found.experiment == e
@@ -374,7 +376,7 @@ def test_what_names_survive_objects_survive() -> None:
     assert len(e.worlds()) == 3
     assert Experiment.parse(e.plain()) == e
     assert e.replace(train__lr=0.2).model == e.model
-    assert e.replace(model=Fixed).model.name == "tests.test_objects:Fixed"
+    assert e.replace(model=Fixed).architectures[0].name == "tests.test_objects:Fixed"
     assert e.fingerprint() == experiment(model=Local, data=(X.copy(), Y), grid=e.grid).fingerprint()
     assert e.fingerprint() != experiment(model=Local, data=(X + 1, Y), grid=e.grid).fingerprint()
     assert list(e.objects()) == ["model", "data.set"]

@@ -338,7 +338,7 @@ def test_export_and_predict(coterie: Command, finished: Path) -> None:
     answer = coterie(
         "export", finished, "--method", "KD-PDFL", "--client", 2, "--seed", 1, "-o", "c.safetensors"
     )
-    assert answer.out.startswith("model     c.safetensors  (mlp, 3 classes, accuracy 0.")
+    assert answer.out.startswith("model     c.safetensors  (mlp, 3 classes, accuracy ")
     assert "through the shift concept" not in answer.err
     Path("rows.csv").write_text("a,b,c,d,e,f\n1,-1,0.25,2,0,0.5\n0,0,0,0,0,0\n")
     shown = coterie("predict", "c.safetensors", "rows.csv").out.splitlines()
@@ -365,6 +365,20 @@ def test_predict_finds_columns_by_their_names(coterie: Command) -> None:
     found = coterie("predict", "m.safetensors", "turned.csv").out
     assert found == coterie("predict", "m.safetensors", "plain.csv").out
     assert len(set(found.splitlines()[1:])) > 3
+
+
+def test_a_model_of_a_regression_predicts_numbers(coterie: Command) -> None:
+    lines = [f"{k / 60},{k % 2},{3 * k / 60 + k % 2}" for k in range(60)]
+    Path("load.csv").write_text("\n".join(["hours,night,price", *lines]) + "\n")
+    settings = ("data.set={name='csv',path='load.csv',target=['price']}", "task=regression", "model=linear")
+    sets = [part for one in settings for part in ("--set", one)]
+    coterie("run", "small.toml", *sets, "--set", "data.partition=iid", "--out", "run", "--no-plots")
+    written = coterie("export", "run", "--method", "Local", "--client", 0, "--seed", 0, "-o", "m.safetensors")
+    assert "(linear, regression, RMSE " in written.out
+    Path("new.csv").write_text("night,hours\n0,0.0\n1,0.5\n")
+    rows = json.loads(coterie("predict", "m.safetensors", "new.csv", "--json").out)
+    assert [list(row) for row in rows] == [["price"], ["price"]]
+    assert rows[0]["price"] < rows[1]["price"]
 
 
 def test_plot_says_what_it_drew(coterie: Command, finished: Path) -> None:

@@ -91,8 +91,12 @@ def found(run: Path) -> Path:
 
 def tell_model(out: Path, card: ModelCard) -> None:
     """Say what a trained model is that was written to a file."""
-    scored = "" if card.score is None else f", {card.metric} {card.score:.3f} on {card.tested} test samples"
-    typer.echo(f"model     {out}  ({card.architecture}, {len(card.classes)} classes{scored})")
+    from coterie.runs.wording import with_unit
+
+    score = with_unit(card.metric, card.score)
+    scored = "" if card.score is None else f", {card.metric.title} {score} on {card.tested} test samples"
+    what = f"{len(card.classes)} classes" if card.has_classes else card.task
+    typer.echo(f"model     {out}  ({card.architecture}, {what}{scored})")
     if card.shifts:
         typer.secho(
             f"note: the client saw its data through the shift {', '.join(card.shifts)} of the experiment, "

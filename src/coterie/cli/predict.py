@@ -15,12 +15,12 @@ from coterie.cli.common import Json
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from coterie.core.trained_model import TrainedModel
+    from coterie.core.trained_model import ModelCard, TrainedModel
 
 __all__ = ["predict"]
 
 HEADER = "class,probability"
-"""The first columns of what is written, by which the command knows its own files."""
+"""The first columns of what is written of classes, by which the command knows its own files."""
 
 
 def predict(
@@ -41,6 +41,8 @@ def predict(
 ) -> None:
     """Predict the class of every row of a CSV file; columns are found by their names, others are ignored.
 
+    A model of another task than classification gives the numbers that it predicts, a column for each target.
+
     Examples:
 
       coterie predict client-3.safetensors rows.csv
@@ -59,8 +61,8 @@ def predict(
     loaded = load_model(model, own)
     x = _inputs(loaded, data)
     with user_code(f"{model} cannot be run on the rows of {data}", ModelError):
-        found = loaded.probabilities(x)
-    rows = _rows(loaded.classes, found, probabilities)
+        found = loaded.predict(x)
+    rows = _rows(loaded.card, found, probabilities)
     if as_json:
         typer.echo(to_json_bytes(rows, indent=2), nl=False)
         return
@@ -95,9 +97,24 @@ def _inputs(model: TrainedModel, file: Path) -> Tensor:
     return torch.from_numpy(x).view(-1, *card.inputs)
 
 
-def _rows(classes: tuple[str, ...], found: Tensor, every: bool) -> list[dict[str, Any]]:
-    """Name the class with the largest probability of each row, and with `every` the probability of each."""
-    rows = []
+def _rows(card: ModelCard, outputs: Tensor, every: bool) -> list[dict[str, Any]]:
+    """Name what the model says of each row.
+
+    The class with the largest probability, and with `every` the probability of each; of labels that do not
+    exclude each other the probabilities; of any other task the outputs.
+    """
+    from coterie.core.errors import ConfigError
+
+    classes = card.classes
+    if not card.has_classes:
+        if outputs.shape[1:] != (len(classes),):
+            raise ConfigError(
+                f"a model of the task {card.task!r} puts out {list(outputs.shape[1:])} numbers for a row, "
+                "which are no columns of a table; load it in Python: coterie.storage.model_file.load_model"
+            )
+        numbers = outputs.sigmoid() if card.task == "multilabel" else outputs
+        return [dict(zip(classes, (round(v, 6) for v in row), strict=True)) for row in numbers.tolist()]
+    rows, found = [], outputs.softmax(dim=-1)
     for row, best in zip(found.tolist(), found.argmax(dim=-1).tolist(), strict=True):
         named = {f"p({name})": round(p, 6) for name, p in zip(classes, row, strict=True)} if every else {}
         rows.append({"class": classes[best], "probability": round(row[best], 6), **named})

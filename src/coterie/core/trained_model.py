@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from coterie.core.algorithm import Algorithm
 from coterie.core.data import Scaling
 from coterie.core.errors import ModelError
+from coterie.core.metric import ACCURACY, Metric
 from coterie.core.model_factory import build_model
 from coterie.core.registry import explain
 from coterie.core.types import Tensors
@@ -41,7 +42,7 @@ class ModelCard:
     input_type: Literal["int64", "float16", "bfloat16", "float32", "float64"]
     """The type of the inputs as the network takes them."""
     classes: tuple[str, ...]
-    """Names of the labels, in the order of the outputs."""
+    """Names of the labels, targets or tokens, in the order of the outputs."""
     columns: tuple[str, ...] = ()
     """Names of the features, in the order in which the model takes them; empty: they have none."""
     transform: str = "none"
@@ -53,8 +54,14 @@ class ModelCard:
     """Standard deviation of each feature, likewise."""
     shifts: tuple[str, ...] = ()
     """Shifts of an experiment, through which the client saw its inputs and named its labels: not undone."""
-    metric: str = "accuracy"
-    """What `score` measures."""
+    outputs: int = 0
+    """Numbers that the network puts out for a sample, on the last axis; 0: one for each of `classes`."""
+    task: str = "classification"
+    """What was learned, by the name of the task kind."""
+    has_classes: bool = True
+    """True if the largest output names a class."""
+    metric: Metric = ACCURACY
+    """What `score` measures, in which unit, and which way is better."""
     score: float | None = None
     """The metric on the client's own test samples; None: it has none."""
     tested: int = 0
@@ -78,7 +85,7 @@ class ModelCard:
 
     def plain(self) -> dict[str, Any]:
         """Give data fit for JSON, without what is absent."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)} | {"metric": asdict(self.metric)}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v is not None}
 
     @classmethod
@@ -112,6 +119,11 @@ class ModelCard:
         return Scaling(*(torch.tensor(part, dtype=torch.float64) for part in (self.mean, self.deviation)))
 
     @property
+    def width(self) -> int:
+        """Numbers that the network puts out for a sample, on the last axis."""
+        return self.outputs or len(self.classes)
+
+    @property
     def own_code(self) -> bool:
         """True if the architecture is code of the user's own, which its name would import."""
         return ":" in self.architecture
@@ -140,7 +152,7 @@ class TrainedModel(nn.Module):
     @classmethod
     def of(cls, card: ModelCard, tensors: Tensors, where: str) -> TrainedModel:
         """Build the network that the card names, with these tensors; `where` begins an error message."""
-        net = build_model(card.architecture, card.options, card.inputs, len(card.classes))
+        net = build_model(card.architecture, card.options, card.inputs, card.width)
         floating = next((v.dtype for v in tensors.values() if v.is_floating_point()), torch.float32)
         net = net.to(floating)
         wanted = net.state_dict()
@@ -156,8 +168,12 @@ class TrainedModel(nn.Module):
 
     def probabilities(self, x: Tensor) -> Tensor:
         """Compute the probability of each class for raw inputs `[n, ...]`, a few at a time: `[n, L]`."""
+        return torch.softmax(self.predict(x), dim=-1)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Compute the outputs for raw inputs `[n, ...]`, a few at a time: `[n, ...]`."""
         with torch.no_grad():
-            return torch.cat([torch.softmax(self(part), dim=-1) for part in torch.split(x, ROWS)])
+            return torch.cat([self(x[at : at + ROWS]) for at in range(0, len(x), ROWS)])
 
     def forward(self, x: Tensor) -> Tensor:
         kind = next((p.dtype for p in self.net.parameters()), torch.float32)

@@ -191,7 +191,9 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         if group not in together:
             known = (with_proxy(task, proxy, inputs, names, init) for task in acquainted(cast.tasks))
             together[group] = tuple(
-                task if analytic_model(task, inputs) and not task.foreign else batched_or_alone(task, x, y)
+                task
+                if analytic_model(task, inputs) and not (task.foreign or task.proxy)
+                else batched_or_alone(task, x, y)
                 for task in known
             )
         found.append(cast._replace(tasks=together[group]))

@@ -38,7 +38,9 @@ def trained_model(state: Path) -> tuple[ModelCard, Tensors]:
     with at_home(settings.home):
         method = settings.world().algorithm
         refuse_more_than_a_model(method, settings.algorithm)
-        net = build_model(how.name, how.options, shape, len(inputs.classes))
+        kind = settings.world().experiment.task_kind
+        outputs = kind.shape(shape, inputs.classes)[-1]
+        net = build_model(how.name, how.options, shape, outputs)
     scaling = inputs.scaling
     card = ModelCard(
         architecture=how.name,
@@ -51,6 +53,10 @@ def trained_model(state: Path) -> tuple[ModelCard, Tensors]:
         mean=None if scaling is None else scaling.mean.tolist(),
         deviation=None if scaling is None else scaling.deviation.tolist(),
         shifts=tuple(shift.name for shift in settings.data.shift if settings.client is not None),
+        outputs=outputs,
+        task=settings.task.name,
+        has_classes=kind.has_classes,
+        metric=kind.metrics[0],
         score=origin.evaluated.get("personal"),
         tested=origin.tested,
         method=settings.algorithm,

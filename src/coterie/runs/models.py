@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,12 +34,17 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
     model = e.architectures[0]
     if track.architecture:
         model = e.architectures[architecture_names(e.architectures).index(track.architecture[client])]
+    outputs = e.task_kind.shape(tuple(card["inputs"]), tuple(card["classes"]))[-1]
     score = float(track.scores["personal"][-1][client])
     made = ModelCard.parse(
         {
             **card,
             "architecture": model.name,
             "options": model.options,
+            "outputs": outputs,
+            "task": run.task.name,
+            "has_classes": run.task.has_classes,
+            "metric": asdict(run.task.metric),
             "score": None if np.isnan(score) else score,
             "tested": 0 if track.test is None else int(track.test[client]),
             "method": method,
@@ -52,7 +58,7 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
         str(run.path),
     )
     with at_home(e.home):
-        template = build_model(made.architecture, made.options, made.inputs, len(made.classes))
+        template = build_model(made.architecture, made.options, made.inputs, made.width)
         return TrainedModel.of(made, state_dict(template, tensors, {}), str(run.path))
 
 

@@ -99,7 +99,7 @@ def test_no_tensor_of_the_private_model_is_ever_sent(base: type[FML]) -> None:
             return message
 
     w = world()
-    task = with_proxy(replace(w.task, proxy=None), SAME, (), 0, "shared")
+    task = with_proxy(replace(w.task, proxy=None), SAME, (), (), "shared")
     proxy = stack([first_proxy(task, "shared", 1)] * len(w.ids))
     lived(Watched(), w._replace(task=task, starts=w.starts._replace(proxy=proxy)), one_by_one)
     assert len(sent) == 2 * len(w.ids) * len(task.names())  # a reply and a broadcast of each client
