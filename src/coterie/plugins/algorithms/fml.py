@@ -8,8 +8,9 @@ which is tested, never leaves its client and may be of any architecture. Each se
 with running statistics and without dropout, and no gradient goes through the other's outputs. The closing
 phase is the same for every algorithm: both learn from the labels alone there.
 
-A reference code lets gradients go through both and divides the divergence by the number of labels too, and
-its defaults, α = β = 1, switch distillation off.
+As the weights sum to one, the labels' gradient is α times that of Local: where rates are low and runs short,
+a larger rate or a larger α makes up for that. A reference code lets gradients go through both and divides the
+divergence by the number of labels too, and its defaults, α = β = 1, switch distillation off.
 
 Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu, Wu: Federated mutual learning. 2020.
 """
