@@ -40,7 +40,7 @@ def outputs(task: Task, state: State, probe: Probe, form: str) -> Tensor:
     if form == "logits":
         return z
     if form == "centred":
-        if not task.kind.has_classes:
+        if not task.kind.predicts_classes:
             raise ConfigError(
                 'outputs = "centred" makes up for labels that are not equally frequent, but this task has '
                 'none; use "probabilities", the outputs as the task has them'

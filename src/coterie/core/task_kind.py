@@ -116,6 +116,11 @@ class TaskKind(ABC):
         """Tell which samples `[..., n]` are right; None: there is no right and wrong, losses are kept."""
         return None
 
+    @property
+    def predicts_classes(self) -> bool:
+        """True if outputs are about classes, so that there is right and wrong."""
+        return type(self).correct is not TaskKind.correct
+
     def facts(self, name: str) -> TaskFacts:
         """Give what readers of results must know, by the name of the task in the experiment."""
         return TaskFacts(name, self.metrics, self.has_classes)

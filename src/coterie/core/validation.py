@@ -169,7 +169,7 @@ def same_tensors(what: str, given: Any, wanted: Tensors) -> Tensors:
 
 def refuse_without_classes(algorithm: Algorithm, its: str, kind: TaskKind, name: str) -> None:
     """Raise if an algorithm needs labels, but targets are not one class each; `name`: of the task."""
-    if algorithm.needs_classes and not kind.has_classes:
+    if algorithm.needs_classes and not kind.predicts_classes:
         raise ConfigError(
             f"{its}: {type(algorithm).__name__} needs labels, but the targets of the task {name!r} are no "
             "classes; choose another method"

@@ -237,12 +237,13 @@ def _of_all(split: Split) -> Split:
 def _attacked(federation: Federation, experiment: Experiment, attack: Attack, seed: int) -> Federation:
     """Let the attackers among the clients train on the labels that their attack tells them."""
     who, train, classes = experiment.attack, federation.train, len(federation.classes)
-    if not experiment.task_kind.has_classes:
-        if attack.needs_classes or type(attack).labels is not Attack.labels:
-            raise ConfigError(
-                f"attack: {who.name!r} needs labels, but the targets of the task {experiment.task.name!r} "
-                "are no classes; use another attack"
-            )
+    kind, renames = experiment.task_kind, type(attack).labels is not Attack.labels
+    if (attack.needs_classes or renames) and not kind.predicts_classes:
+        raise ConfigError(
+            f"attack: {who.name!r} needs labels, but the targets of the task {experiment.task.name!r} "
+            "are no classes; use another attack"
+        )
+    if not kind.predicts_classes:
         return federation
     lies = who.among(len(train.count), seed).repeat_interleave(train.count)
     with user_code(f"attack: {who.name!r} failed"):
