@@ -22,7 +22,7 @@ def ls(
             metavar="KIND",
             autocompletion=complete.kinds,
             help="algorithms, attacks, channels, datasets, distances, models, partitions, "
-            "presets, runs, shifts, topologies",
+            "presets, runs, shifts, tasks, topologies",
         ),
     ] = None,
     name: Annotated[
