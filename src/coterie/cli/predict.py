@@ -39,7 +39,7 @@ def predict(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict the class of every row of a CSV file; columns are found by their names, others are ignored.
+    """Predict the class, or the numbers, of every row of a CSV file; columns are found by their names.
 
     A model of another task than classification gives the numbers that it predicts, a column for each target.
 
