@@ -22,7 +22,7 @@ from coterie.engine.sinks import Progress
 from coterie.experiment import MOST_WORLDS, Experiment, World
 from coterie.studies.tuning.candidates import Candidate, candidates
 
-__all__ = ["TrialOutcome", "Trial", "Tuning", "best", "is_share", "known_scores", "outcome", "tune"]
+__all__ = ["Trial", "TrialOutcome", "Tuning", "best", "is_share", "known_scores", "outcome", "tune"]
 
 FIRST_SEED = 1000
 """Tuning seeds count from here, and leave out those of the experiment."""
