@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coterie import Callback, EarlyStopping, Experiment, Run, run
-from coterie.callbacks import TRACKERS, CallbackError, Evaluation, Exchanges, WorldScores, tracker
+from coterie.callbacks import TRACKERS, CallbackError, Evaluation, ExchangeRows, WorldScores, tracker
 from coterie.core.errors import ConfigError, UnknownNameError
 
 SHORT = Experiment(
@@ -32,14 +32,14 @@ class Notes(Callback):
 
     def __init__(self) -> None:
         self.begun: list[tuple[Path, int]] = []
-        self.exchanges: list[Exchanges] = []
+        self.exchanges: list[ExchangeRows] = []
         self.evaluations: list[Evaluation] = []
         self.ended: list[str] = []
 
     def on_begin(self, run: Run, earlier: Sequence[Evaluation]) -> None:
         self.begun.append((run.path, len(earlier)))
 
-    def after_exchange(self, exchanges: Exchanges) -> None:
+    def after_exchange(self, exchanges: ExchangeRows) -> None:
         self.exchanges.append(exchanges)
 
     def after_evaluation(self, evaluation: Evaluation) -> None:
@@ -55,7 +55,7 @@ class Fails(Callback):
     def __init__(self, hook: str, t: int) -> None:
         self.hook, self.t = hook, t
 
-    def after_exchange(self, exchanges: Exchanges) -> None:
+    def after_exchange(self, exchanges: ExchangeRows) -> None:
         if self.hook == "after_exchange" and exchanges.t >= self.t:
             raise ValueError("boom")
 

@@ -278,7 +278,7 @@ class Restless(Items):
         ({"set": FRAME.assign(a=np.nan), "label": "kind", "owner": "site"}, "'a' lacks 120 values"),
         ({"set": (X, Y), "label": "y"}, "no columns"),
         ({"set": (X, Y[:7])}, "there are 120 samples, but 7 labels"),
-        ({"set": (X, Y + 0.5)}, "y must be whole numbers or words"),
+        ({"set": (X, Y + 1j)}, "y must be numbers or words"),
         ({"set": (X, Y), "owner": [1, 2]}, "120 samples, but 2 owners"),
         ({"set": (X, Y), "indices": [[0, 1], [500]]}, "client 1 must have different rows from 0 to 119"),
         ({"set": (X, Y), "indices": [[0, 1], []]}, "client 1 needs a list of row numbers"),
@@ -304,6 +304,14 @@ class Restless(Items):
 def test_data_that_cannot_be_used(data: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, DataError), match=message):
         experiment(data=data)
+
+
+def test_numbers_are_no_labels(tmp_path: Path) -> None:
+    """What targets may be is the task's business, which meets them when they are dealt."""
+    with pytest.raises(DataError, match="y must be whole numbers .* numbers are learned by task"):
+        run(experiment(data=(X, Y + 0.5)), tmp_path / "run")
+    numbers = experiment(data=(X, Y + 0.5), task="regression", methods=["Local"])
+    assert run(numbers, tmp_path / "run", plots=False).task.metric.name == "rmse"
 
 
 def linear(inputs: tuple[int, ...], classes: int) -> nn.Module:
@@ -400,7 +408,7 @@ def test_a_run_with_objects_asks_for_the_same_again(tmp_path: Path) -> None:
     ):
         run(experiment(data=(X + 1, Y)), out, resume=True)
     found = subprocess.run(
-        ["coterie", "run", "--resume", "--out", str(out)],
+        [Path(sys.executable).with_name("coterie"), "run", "--resume", "--out", str(out)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert found.returncode == 2

@@ -163,11 +163,11 @@ def test_what_a_model_raises_is_told_with_its_line(mine: Path, name: str, line: 
     ("key", "told"),
     [
         ("model", r"model.*: expected a name, a class, a function or"),
-        ("data", r"data\.set: y must be whole numbers"),
+        ("data", r"data\.set: y must be numbers or words"),
     ],
 )
 def test_objects_that_do_not_fit_are_told(key: str, told: str) -> None:
-    given: Any = (torch.zeros(3, 2), torch.zeros(3))
+    given: Any = (torch.zeros(3, 2), torch.zeros(3, dtype=torch.complex64))
     with pytest.raises(CoterieError, match=told) as caught:
         Experiment(**{key: {"set": given} if key == "data" else given})
     assert "\n" not in str(caught.value)

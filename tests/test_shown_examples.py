@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
-SCRIPTS = sorted(EXAMPLES.glob("*.py"))
-LONG = "adapters"
-"""An example that is linked rather than shown, and that tests/test_examples.py runs for fewer steps."""
+LONGER = {"adapters.py", "adapters.toml"}
+"""Examples of a minute, of which no page shows all: tests/test_examples.py runs them with less."""
+SCRIPTS = sorted(file for file in EXAMPLES.glob("*.py") if file.name not in LONGER)
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 SHOWN = re.compile(r"<!-- (examples/[\w.]+), as it stands -->\s*```\w+\n(.*?)```", re.DOTALL)
 """A file and the block of code that shows it."""
@@ -36,7 +36,7 @@ def folder(plugins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-@pytest.mark.parametrize("script", [s for s in SCRIPTS if s.stem != LONG], ids=lambda file: file.stem)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
 def test_an_example_runs_as_it_stands(folder: Path, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(folder / script.name), run_name="__main__")
     assert capsys.readouterr().out.strip()
@@ -72,7 +72,7 @@ def test_pages_show_the_examples_as_they_are() -> None:
     for file, code in shown().items():
         assert (ROOT / file).read_text("utf-8") == code, f"a page shows another {file}"
     files = {f"examples/{file.name}" for suffix in ("py", "toml") for file in EXAMPLES.glob(f"*.{suffix}")}
-    assert shown().keys() == {file for file in files if Path(file).stem != LONG}
+    assert shown().keys() == files - {f"examples/{name}" for name in LONGER}
 
 
 def test_the_list_of_examples_is_complete() -> None:

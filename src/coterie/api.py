@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from coterie.callbacks import Callback, Watch
+from coterie.callbacks import Callback, CallbackWatcher
 from coterie.core.errors import RunError
 from coterie.core.home import data_folder
 from coterie.core.signals import stop_on_signal
@@ -58,7 +58,7 @@ def run(
         experiment = Experiment.load(experiment)
     default = Path("runs") / experiment.name
     path = Path(out) if out is not None else default if resume else free_name(default)
-    watch = Watch(callbacks, path, resume)
+    watch = CallbackWatcher(callbacks, path, resume)
     opened = RunFolder.resume(path, experiment) if resume else RunFolder.create(path, experiment)
     shown = _shown(progress, experiment)
     with opened as folder, shown as display, stop_on_signal() as asked, tf32(experiment.tf32):

@@ -6,19 +6,19 @@ watch           the engine's rows as what callbacks are given
 trackers/       TensorBoard, Weights & Biases: one file each
 """
 
-from coterie.callbacks.callback import Callback, Evaluation, Exchanges, WorldScores
+from coterie.callbacks.callback import Callback, Evaluation, ExchangeRows, WorldScores
 from coterie.callbacks.early_stopping import EarlyStopping
 from coterie.callbacks.trackers import TRACKERS, tracker
-from coterie.callbacks.watch import CallbackError, Watch
+from coterie.callbacks.watch import CallbackError, CallbackWatcher
 
 __all__ = [
     "TRACKERS",
     "Callback",
     "CallbackError",
+    "CallbackWatcher",
     "EarlyStopping",
     "Evaluation",
-    "Exchanges",
-    "Watch",
+    "ExchangeRows",
     "WorldScores",
     "tracker",
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from coterie.runs import Run
 
-__all__ = ["Callback", "Evaluation", "Exchanges", "Score", "WorldScores"]
+__all__ = ["Callback", "Evaluation", "ExchangeRows", "Score", "WorldScores"]
 
 Score: TypeAlias = Literal["personal", "global", "validation", "loss"]
 """Personal, global and validation accuracy as shares of one, and the mean training loss since the last
@@ -61,7 +61,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Exchanges:
+class ExchangeRows:
     """What clients heard at one iteration, and made of it."""
 
     t: int
@@ -79,7 +79,7 @@ class Callback:
     def on_begin(self, run: Run, earlier: Sequence[Evaluation]) -> None:
         """Take note that the run begins; `earlier`: the evaluations before, of a run that is resumed."""
 
-    def after_exchange(self, exchanges: Exchanges) -> None:
+    def after_exchange(self, exchanges: ExchangeRows) -> None:
         """Take note of an exchange, or of the broadcasts that follow it."""
 
     def after_evaluation(self, evaluation: Evaluation) -> str | None:

@@ -9,20 +9,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
 
-from coterie.callbacks.callback import Callback, Evaluation, Exchanges, Score, WorldScores
+from coterie.callbacks.callback import Callback, Evaluation, ExchangeRows, Score, WorldScores
 from coterie.core.errors import ConfigError, RunError
 from coterie.core.registry import describe_error
 from coterie.runs import Run
 from coterie.storage.files import read_rows
 
-__all__ = ["CallbackError", "Watch"]
+__all__ = ["CallbackError", "CallbackWatcher"]
 
 
 class CallbackError(RunError):
     """A callback that raised something; the run is saved as far as it came."""
 
 
-class Watch:
+class CallbackWatcher:
     """Tells callbacks what happens in a run."""
 
     def __init__(self, callbacks: Sequence[Callback], path: Path, resume: bool) -> None:
@@ -62,7 +62,7 @@ class Watch:
         if not self._exchanging:
             return
         named = [{**row, **{k: self._worlds[row["world"]][k] for k in ("name", "seed")}} for row in rows]
-        told = Exchanges(t, tuple(MappingProxyType(_frozen(row)) for row in named))
+        told = ExchangeRows(t, tuple(MappingProxyType(_frozen(row)) for row in named))
         for callback in self._exchanging:
             with self._blamed(callback, "after_exchange", f"at iteration {t}"):
                 callback.after_exchange(told)

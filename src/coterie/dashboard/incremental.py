@@ -17,7 +17,7 @@ from coterie.runs.jsonl_index import JsonlIndex
 from coterie.runs.metrics import SCORES
 from coterie.storage.files import as_run_error
 
-__all__ = ["Evaluations", "Exchanges", "bisection_order", "deadline"]
+__all__ = ["Evaluations", "ExchangesRead", "bisection_order", "deadline"]
 
 _AT_ONCE = 500
 """Rows between two looks at the clock."""
@@ -86,7 +86,7 @@ class Evaluations:
             raise RunError(f"{self.index.path} is damaged: {error!r}") from None
 
 
-class Exchanges:
+class ExchangesRead:
     """exchanges.jsonl as a history of each world; of a large file, at first what was written last."""
 
     def __init__(self, folder: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.dashboard.incremental import Evaluations, Exchanges, deadline
+from coterie.dashboard.incremental import Evaluations, ExchangesRead, deadline
 from coterie.runs import Run
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.facts import Recorded, recorded
@@ -28,7 +28,7 @@ class OpenRun:
     def __init__(self, path: Path) -> None:
         self.run = Run(path)
         self.evaluations = Evaluations(path)
-        self.exchanges = Exchanges(path)
+        self.exchanges = ExchangesRead(path)
         self.cache: dict[Any, Any] = {}
         """Results of views that may be used again."""
         self._tracks: tuple[Any, int, list[WorldMetrics]] = (None, 0, [])

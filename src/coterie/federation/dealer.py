@@ -41,7 +41,7 @@ from coterie.core.task_kind import TaskKind
 from coterie.experiment import Attackers, Data, Experiment, Plugin, World
 from coterie.federation.allocation import allocate, personal_test, uniform_test
 from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins
-from coterie.federation.table import Table, table
+from coterie.federation.table import Rows, table
 from coterie.federation.test_part import test_part
 from coterie.federation.validation import validate_dataset
 from coterie.federation.views import Views, names, refuse_label_shifts, views
@@ -59,7 +59,7 @@ class Dealer:
         `steady`: a row's own content says whether it is for testing, so that others may be added later.
         """
         self._root, self._scaling, self._steady = root, scaling, steady
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, Rows] = {}
         self._views: dict[str, Views] = {}
         self._federations: dict[tuple[str, int, str, int, int], Federation] = {}
         self._pooled: dict[int, Federation] = {}
@@ -92,7 +92,7 @@ class Dealer:
             self._federations[key] = found
         return self._federations[key]
 
-    def _table(self, experiment: Experiment) -> Table:
+    def _table(self, experiment: Experiment) -> Rows:
         """Load the data set, with whole numbers as the experiment's model takes them."""
         source, models, kind = experiment.data.set, experiment.architectures, experiment.task_kind
         if (key := source.model_dump_json() + experiment.task.model_dump_json()) not in self._tables:
@@ -117,13 +117,13 @@ class Dealer:
             self._tables[own] = typed  # models that take the same share it
         return self._tables[own]
 
-    def _seen(self, data: Data, rows: Table) -> Views:
+    def _seen(self, data: Data, rows: Rows) -> Views:
         if (key := f"{id(rows)} {data.shift!r}") not in self._views:
             shifts = tuple(_plugin(s, "shift", f"data.shift.{k}", "inputs") for k, s in enumerate(data.shift))
             self._views[key] = views(rows.x, shifts)
         return self._views[key]
 
-    def _scaled(self, found: Federation, rows: Table, seen: Views) -> Federation:
+    def _scaled(self, found: Federation, rows: Rows, seen: Views) -> Federation:
         """Scale the inputs as the data set wants them, fitted to the rows that some client trains on."""
         pool, scaling = found.pool, None
         if rows.transform == "standard":
@@ -158,7 +158,7 @@ def _plugin(plugin: Plugin, kind: str, where: str, method: str) -> Any:
     return built
 
 
-def _federation(experiment: Experiment, rows: Table, test: Mask, seen: Views, seed: int) -> Federation:
+def _federation(experiment: Experiment, rows: Rows, test: Mask, seen: Views, seed: int) -> Federation:
     data, uniform, kind = experiment.data, experiment.evaluate.uniform, experiment.task_kind
     assigned = _group_assignment(data, rows, len(seen.start))
     if kind.has_classes:
@@ -207,7 +207,7 @@ def _federation(experiment: Experiment, rows: Table, test: Mask, seen: Views, se
     )
 
 
-def _partition(experiment: Experiment, rows: Table) -> Partition | None:
+def _partition(experiment: Experiment, rows: Rows) -> Partition | None:
     """Build the partition plugin; None where the data come already dealt to their owners."""
     data = experiment.data
     partition: Partition = _plugin(data.partition, "partition", "data.partition", "proportions")
@@ -273,7 +273,7 @@ class _Assignment(NamedTuple):
     """The client's combination of the shifts' groups."""
 
 
-def _group_assignment(data: Data, rows: Table, combinations: int) -> _Assignment:
+def _group_assignment(data: Data, rows: Rows, combinations: int) -> _Assignment:
     client = np.arange(data.clients)
     tasks = int(rows.task.max()) + 1
     trained = rows.task if rows.test is None else rows.task[~rows.test]

@@ -12,10 +12,10 @@ from torch import Tensor
 from coterie.core.data import Dataset
 from coterie.core.task_kind import TaskKind
 
-__all__ = ["Table", "table"]
+__all__ = ["Rows", "table"]
 
 
-class Table(NamedTuple):
+class Rows(NamedTuple):
     """Columns of n rows."""
 
     x: Tensor
@@ -41,7 +41,7 @@ class Table(NamedTuple):
     """Treatment of the features; "standard" is still to be applied."""
 
 
-def table(data: Dataset, kind: TaskKind) -> Table:
+def table(data: Dataset, kind: TaskKind) -> Rows:
     """Lay both parts of a data set end to end."""
     parts = [part for part in (data.train, data.test) if part is not None]
 
@@ -55,7 +55,7 @@ def table(data: Dataset, kind: TaskKind) -> Table:
 
     y = torch.cat([part.y for part in parts]) if data.test else data.train.y
     stratum, strata = kind.strata(y, data.classes)
-    return Table(
+    return Rows(
         x=torch.cat([part.x for part in parts]) if data.test else data.train.x,
         y=y,
         stratum=stratum.numpy(),

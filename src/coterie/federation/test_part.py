@@ -11,12 +11,12 @@ import torch
 from coterie.core.errors import DataError
 from coterie.core.streams import Stream
 from coterie.federation.label_bins import Ints, Mask, label_bins, ragged_arange
-from coterie.federation.table import Table
+from coterie.federation.table import Rows
 
 __all__ = ["share_of_bins", "test_part"]
 
 
-def test_part(rows: Table, share: float, seed: int, steady: bool) -> Mask:
+def test_part(rows: Rows, share: float, seed: int, steady: bool) -> Mask:
     """Tell which rows are for testing, `[n]`; if drawn, this share of every owner's, task's and label's."""
     if rows.test is not None:
         return rows.test
@@ -29,7 +29,7 @@ def test_part(rows: Table, share: float, seed: int, steady: bool) -> Mask:
     return test
 
 
-def _drawn_test_part(rows: Table, share: float, seed: int) -> Mask:
+def _drawn_test_part(rows: Rows, share: float, seed: int) -> Mask:
     domain = (rows.owner + 1) * (rows.task.max() + 1) + rows.task
     shape = int(domain.max()) + 1, rows.strata
     bins = label_bins(np.arange(len(rows.y)), domain, rows.stratum, shape, Stream(seed, "test part"))
@@ -45,7 +45,7 @@ def share_of_bins(size: Ints, share: float) -> Ints:
     return rounded
 
 
-def _steady_test_part(rows: Table, share: float, seed: int) -> Mask:
+def _steady_test_part(rows: Rows, share: float, seed: int) -> Mask:
     """Draw the rows for testing, `[n]`: about this share, by what is in a row, not by where a row stands.
 
     Of every label that has two rows one at least is for testing, and one never is; rows that are equal are

@@ -42,6 +42,7 @@ def size(model: nn.Module) -> int:
         ("cnn", (3, 4, 4), 2, {"channels": [6], "norm": "batch", "hidden": 5}, 168 + 12 + 125 + 12),
         ("resnet", (1, 8, 8), 10, {"widths": [4]}, 36 + 8 + 144 + 8 + 4 + 8 + 50),
         ("resnet", (1, 28, 28), 10, {"norm": "batch"}, 2_560 + 14_528 + 57_728 + 650),
+        ("autoencoder", (1, 8, 8), 64, {"width": 6, "code": 3}, 65 * 6 + 7 * 3 + 4 * 6 + 7 * 64),
     ],
 )
 def test_size_and_output(
@@ -52,8 +53,21 @@ def test_size_and_output(
     assert model.eval()(torch.zeros(3, *inputs)).shape == (3, classes)
 
 
+def test_a_model_of_sequences_sees_the_past_alone() -> None:
+    model = made("causal_cnn", (9,), 5, width=4, depth=2, kernel=3).eval()
+    assert size(model) == 5 * 4 + 2 * (4 * 4 * 3 + 4) + 5 * 5
+    x = torch.arange(9)[None] % 5
+    other = x.clone()
+    other[0, 6] = 0
+    one, two = model(x), model(other)
+    assert one.shape == (1, 9, 5)
+    assert torch.equal(one[0, :6], two[0, :6])
+    assert not torch.equal(one[0, 6:], two[0, 6:])
+
+
 def test_every_model_is_tried() -> None:
-    assert set(registered("model")) == {"cnn", "emnist_cnn", "iot_mlp", "linear", "mlp", "resnet"}
+    others = {"autoencoder", "causal_cnn"}
+    assert set(registered("model")) == {"cnn", "emnist_cnn", "iot_mlp", "linear", "mlp", "resnet"} | others
 
 
 @pytest.mark.parametrize(

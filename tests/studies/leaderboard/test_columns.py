@@ -9,7 +9,7 @@ import pytest
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import registered
 from coterie.studies.leaderboard.columns import columns, fitted, methods, size
-from coterie.studies.leaderboard.pieces import Request, figure_seeds, tuning_seeds
+from coterie.studies.leaderboard.pieces import BoardRequest, figure_seeds, tuning_seeds
 from coterie.studies.leaderboard.pieces import label_of as label
 
 FAMILIES = {
@@ -105,7 +105,7 @@ def test_a_proxy_is_named_where_clients_have_several_models() -> None:
 
 
 def test_seeds_of_tuning_and_figures_have_none_in_common() -> None:
-    request = Request((), {}, candidates=2, tuning_seeds=3, seeds=1000, device="cpu")
+    request = BoardRequest((), {}, candidates=2, tuning_seeds=3, seeds=1000, device="cpu")
     assert not set(tuning_seeds(request)) & set(figure_seeds(1000))
 
 

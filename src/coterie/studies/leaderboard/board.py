@@ -28,7 +28,7 @@ from coterie.studies.leaderboard.pieces import (
     FIGURES,
     TIMING,
     TUNING,
-    Request,
+    BoardRequest,
     covered,
     due,
     figure_seeds,
@@ -165,10 +165,10 @@ def _asked(
     }
 
 
-def _request(asked: Mapping[str, Any]) -> Request:
+def _request(asked: Mapping[str, Any]) -> BoardRequest:
     sizes, own = size(asked["quick"]), asked["own_columns"]
     found = columns(asked["columns"], Path(own) if own else None, sizes)
-    return Request(
+    return BoardRequest(
         tuple(found), asked["methods"], sizes.candidates, sizes.tuning_seeds, asked["seeds"], asked["device"]
     )
 
@@ -177,7 +177,7 @@ def _request(asked: Mapping[str, Any]) -> Request:
 class _Board(Runner):
     """Hands out the jobs of a board; what is due next follows from what is done."""
 
-    request: Request
+    request: BoardRequest
     known: Known = field(default_factory=dict)
     """Figures that were read before."""
 

@@ -28,7 +28,7 @@ __all__ = [
     "FIGURES",
     "TIMING",
     "TUNING",
-    "Request",
+    "BoardRequest",
     "best_of",
     "covered",
     "due",
@@ -45,7 +45,7 @@ FIRST_FIGURE_SEED = 100
 _NOT_OF_A_JOB = ("seeds", "grid", "search")
 
 
-class Request(NamedTuple):
+class BoardRequest(NamedTuple):
     """The board that is asked for."""
 
     columns: tuple[Column, ...]
@@ -68,7 +68,7 @@ def figure_seeds(count: int) -> list[int]:
     return list(range(FIRST_FIGURE_SEED, FIRST_FIGURE_SEED + count))
 
 
-def tuning_seeds(request: Request) -> list[int]:
+def tuning_seeds(request: BoardRequest) -> list[int]:
     """List the seeds of the tuning, none of which is one of the figures'."""
     fresh = (s for s in itertools.count(FIRST_SEED) if s not in figure_seeds(request.seeds))
     return list(itertools.islice(fresh, request.tuning_seeds))
@@ -91,7 +91,12 @@ def covered(jobs: Iterable[Job]) -> list[str]:
 
 
 def due(
-    request: Request, column: Column, jobs: Sequence[Job], broken: Mapping[str, str], home: Path, timed: bool
+    request: BoardRequest,
+    column: Column,
+    jobs: Sequence[Job],
+    broken: Mapping[str, str],
+    home: Path,
+    timed: bool,
 ) -> list[Job]:
     """Make the jobs that a column needs next; `broken`: who cannot run there, and why.
 
@@ -109,7 +114,7 @@ def due(
     return []
 
 
-def _tuning(request: Request, column: Column, labels: Sequence[str]) -> Job:
+def _tuning(request: BoardRequest, column: Column, labels: Sequence[str]) -> Job:
     """Make a job that tries all candidates of these methods."""
     experiment, tried = request.experiment(column, labels), {}
     for label in labels:
@@ -128,7 +133,7 @@ def _with(method: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _figures(
-    request: Request, column: Column, labels: Sequence[str], tuning: Sequence[Job], home: Path
+    request: BoardRequest, column: Column, labels: Sequence[str], tuning: Sequence[Job], home: Path
 ) -> Job:
     """Make a job that runs the best candidate of each method on fresh seeds."""
     judged = trials(tuning, home)

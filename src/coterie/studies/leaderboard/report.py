@@ -11,7 +11,7 @@ from coterie.core.toml import flat
 from coterie.runs.tables import ABSENT, Cell, Table, percent
 from coterie.runs.wording import behind, heading, spread, text, title
 from coterie.storage.files import replace_file, to_json_bytes
-from coterie.studies.leaderboard.pieces import Request
+from coterie.studies.leaderboard.pieces import BoardRequest
 from coterie.studies.leaderboard.results import Known, numbers
 from coterie.studies.paired import shown
 from coterie.studies.sweep.folder import SweepFolder
@@ -38,7 +38,7 @@ class Board(NamedTuple):
     files: list[Path]
 
 
-def write(folder: SweepFolder, request: Request, known: Known) -> Board:
+def write(folder: SweepFolder, request: BoardRequest, known: Known) -> Board:
     """Write the files of what is done so far; `known`: what was read before."""
     values = numbers(folder, request, known)
     files = {"leaderboard.json": to_json_bytes(values, indent=1)}

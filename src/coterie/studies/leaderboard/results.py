@@ -70,7 +70,7 @@ from coterie.studies.leaderboard.pieces import (
     FIGURES,
     TIMING,
     TUNING,
-    Request,
+    BoardRequest,
     best_of,
     figure_seeds,
     label_of,
@@ -98,7 +98,7 @@ Known: TypeAlias = dict[tuple[Path, ...], Figures]
 """Figures by the run folders they were read from."""
 
 
-def numbers(folder: SweepFolder, request: Request, known: Known) -> dict[str, Any]:
+def numbers(folder: SweepFolder, request: BoardRequest, known: Known) -> dict[str, Any]:
     """Compute the board from what is done so far; what is read is added to what is `known`."""
     found = [_column(folder, request, column, known) for column in request.columns]
     scores = {c["name"]: merits(c) for c in found if c["state"] == "done"}
@@ -131,7 +131,7 @@ def numbers(folder: SweepFolder, request: Request, known: Known) -> dict[str, An
     }
 
 
-def _alone(folder: SweepFolder, request: Request) -> dict[str, Any]:
+def _alone(folder: SweepFolder, request: BoardRequest) -> dict[str, Any]:
     """Look up how long each method took by itself, where it was timed."""
     found = {}
     for column in request.columns:
@@ -163,7 +163,7 @@ def _over_columns(columns: Sequence[Mapping[str, Any]], label: str, metric: Metr
     return {"columns": len(ran), "regret": regret}
 
 
-def _column(folder: SweepFolder, request: Request, column: Column, known: Known) -> dict[str, Any]:
+def _column(folder: SweepFolder, request: BoardRequest, column: Column, known: Known) -> dict[str, Any]:
     home, broken = folder.path / "jobs", folder.facts["broken"].get(column.name, {})
     tuning, figures = (of_step(folder.jobs, column.name, step) for step in (TUNING, FIGURES))
     done = [job for job in figures if job.state == "done"]
@@ -190,7 +190,7 @@ def _column(folder: SweepFolder, request: Request, column: Column, known: Known)
     }
 
 
-def _state(request: Request, cells: Mapping[str, Any], jobs: Sequence[Job], missing: str | None) -> str:
+def _state(request: BoardRequest, cells: Mapping[str, Any], jobs: Sequence[Job], missing: str | None) -> str:
     if set(request.methods) <= cells.keys():
         return "done"
     if missing:

@@ -22,7 +22,7 @@ from coterie.engine.sinks import Progress
 from coterie.experiment import MOST_WORLDS, Experiment, World
 from coterie.studies.tuning.candidates import Candidate, candidates
 
-__all__ = ["Outcome", "Trial", "Tuning", "best", "is_share", "known_scores", "outcome", "tune"]
+__all__ = ["Trial", "TrialOutcome", "Tuning", "best", "is_share", "known_scores", "outcome", "tune"]
 
 FIRST_SEED = 1000
 """Tuning seeds count from here, and leave out those of the experiment."""
@@ -79,7 +79,7 @@ class Tuning(NamedTuple):
         return best(self.trials[label])
 
 
-class Outcome(NamedTuple):
+class TrialOutcome(NamedTuple):
     """One world at an evaluation."""
 
     world: World
@@ -157,20 +157,20 @@ def _worlds(base: Experiment, tried: Mapping[str, Sequence[Candidate]]) -> Itera
 
 def _outcomes(
     base: Experiment, worlds: Sequence[World], root: Path | None, progress: Progress | None
-) -> list[Outcome]:
+) -> list[TrialOutcome]:
     """Evaluate each world at its end, in one batched run or in as few as memory allows."""
     with tf32(base.tf32):
         return _evaluated(prepare(base, root, progress, worlds=worlds, tested=False), progress)
 
 
-def _evaluated(plan: Plan, progress: Progress | None) -> list[Outcome]:
+def _evaluated(plan: Plan, progress: Progress | None) -> list[TrialOutcome]:
     """Run a plan, and judge every world by its last evaluation."""
     for world, federation in zip(plan.worlds, plan.federations, strict=True):
         if not bool(federation.validation.count[~world.attackers].any()):
             raise ConfigError(
                 "tuning is judged on validation samples, but no client has any; use a larger data.validation"
             )
-    found: dict[int, Outcome] = {}
+    found: dict[int, TrialOutcome] = {}
     done, total = 0, sum(stack.iterations for stack in plan.stacks)
     for stack in plan.stacks:
         # Without progress, so without a note for each client that diverges: the report counts them.
@@ -190,27 +190,27 @@ def _evaluated(plan: Plan, progress: Progress | None) -> list[Outcome]:
     return list(found.values())
 
 
-def outcome(world: World, row: Mapping[str, Any]) -> Outcome:
+def outcome(world: World, row: Mapping[str, Any]) -> TrialOutcome:
     """Judge one world by a row of `Simulator.evaluate`: attackers have no say."""
     attackers = set(world.attackers.nonzero().flatten().tolist())
     lost = set(row["diverged"]) - attackers
     scores = [math.nan if i in attackers else score for i, score in enumerate(row["validation"])]
-    return Outcome(world, statistics.fmean(known_scores(scores, lost, _metric(world))), len(lost))
+    return TrialOutcome(world, statistics.fmean(known_scores(scores, lost, _metric(world))), len(lost))
 
 
 def _metric(world: World) -> Metric:
     return world.experiment.task_kind.metrics[0]
 
 
-def _by_name(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
+def _by_name(outcomes: Iterable[TrialOutcome]) -> dict[str, list[TrialOutcome]]:
     """Group outcomes by candidate."""
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[TrialOutcome]] = {}
     for one in outcomes:
         found.setdefault(one.world.name, []).append(one)
     return found
 
 
-def _leaders(outcomes: Iterable[Outcome]) -> dict[str, float]:
+def _leaders(outcomes: Iterable[TrialOutcome]) -> dict[str, float]:
     """Compute the score of each method's best candidate as of now."""
     leaders: dict[str, float] = {}
     for those in _by_name(outcomes).values():
@@ -219,7 +219,7 @@ def _leaders(outcomes: Iterable[Outcome]) -> dict[str, float]:
     return leaders
 
 
-def _trial(candidate: Candidate, seeds: Sequence[int], outcomes: Sequence[Outcome]) -> Trial:
+def _trial(candidate: Candidate, seeds: Sequence[int], outcomes: Sequence[TrialOutcome]) -> Trial:
     """Judge one candidate; the settings of a grid count alike."""
     scores = (statistics.fmean(o.score for o in outcomes if o.world.seed == seed) for seed in seeds)
     lost = sum(o.diverged for o in outcomes)
