@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from coterie.core.errors import ConfigError
 from coterie.core.messages import weighted_sum
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Probe, State
@@ -49,6 +50,12 @@ def distilled(
     which 0 counts as not heard; `say` `[]`: λ. Where that is 0, or a teacher's numbers are not finite, the
     result is `new`.
     """
+    if not task.kind.predicts_classes:
+        raise ConfigError(
+            'models of other architectures, and with own_shape = "distil" all models, teach what they say of '
+            "classes, but the targets of this task are no classes; give all clients one architecture, and "
+            "leave own_shape out"
+        )
     x, labels = _blends(probe, ctx, min(steps, BATCHES) * BATCH)
     said = task.look(lambda its, one: its.logits(one, x).softmax(dim=-1), state, inbox)
     share = torch.where(weight > 0, weight, 0.0)
