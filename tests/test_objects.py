@@ -308,7 +308,7 @@ def test_data_that_cannot_be_used(data: dict[str, Any], message: str) -> None:
 
 def test_numbers_are_no_labels(tmp_path: Path) -> None:
     """What targets may be is the task's business, which meets them when they are dealt."""
-    with pytest.raises(DataError, match="y must be whole numbers .* numbers are learned by task"):
+    with pytest.raises(DataError, match=r"y must be whole numbers .* numbers are learned by task"):
         run(experiment(data=(X, Y + 0.5)), tmp_path / "run")
     numbers = experiment(data=(X, Y + 0.5), task="regression", methods=["Local"])
     assert run(numbers, tmp_path / "run", plots=False).task.metric.name == "rmse"
