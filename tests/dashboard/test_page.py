@@ -213,9 +213,8 @@ def runs_shown(page: Page) -> list[str]:
 def test_runs_are_searched_sorted_and_filtered_and_their_columns_have_names(window: Open, place: str) -> None:
     page = window(place)
     page.wait_for_selector(".runs-table tbody tr")
-    heads = [head for head in page.locator("thead th").all_inner_texts() if head]
-    assert heads == [
-        "run", "state", "progress", "personal accuracy", "methods", "clients", "seeds", "started (UTC)",
+    assert page.locator("thead th").all_inner_texts() == [
+        "compare", "run", "state", "progress", "personal accuracy", "methods", "clients", "seeds", "started (UTC)",
     ]  # fmt: skip
     assert runs_shown(page) == ["first", "killed", "many", "second"]
     page.get_by_role("button", name="methods").click()

@@ -45,9 +45,14 @@ export async function board(source, query = {}, remember = null) {
     onchange: () => settle({ references: references.checked }),
   });
   const head = h("section", { class: "facts-row" }),
-    filters = h("section", { class: "card filters", "aria-label": "columns" }),
+    filters = h("div", { class: "card filters", role: "group", "aria-label": "columns" }),
     table = h("section", { class: "card results board-table", onkeydown: step }),
-    panel = h("section", { class: "card details", "aria-live": "polite", "aria-label": "details" }),
+    panel = h("div", {
+      class: "card details",
+      role: "group",
+      "aria-live": "polite",
+      "aria-label": "details",
+    }),
     diagram = h("div"),
     made = h("details", { class: "card", id: "environment" });
   const tools = h("div", { class: "tools" });

@@ -19,8 +19,8 @@ export function gains(source, query, remember, link) {
     lead = h("p", { class: "lead" }),
     bars = h("div");
   const node = h(
-    "section",
-    { class: "card gains", "aria-label": TITLE, hidden: true },
+    "div",
+    { class: "card gains", role: "group", "aria-label": TITLE, hidden: true },
     h("h3", {}, TITLE),
     tools,
     lead,

@@ -1,5 +1,5 @@
 // All runs: how far each is, how well its methods do; to search, sort, filter, and to tick for a comparison.
-import { choice, h, problem, put } from "./dom.js";
+import { choice, h, problem, put, unseen } from "./dom.js";
 import { count, day, NONE, plural } from "./format.js";
 import { common, wording } from "./metric.js";
 import { pill, progress } from "./overview.js";
@@ -90,7 +90,7 @@ export async function runs(server, link, query, remember) {
 
   function columnsOf(said) {
     return [
-      { title: "", cell: tick },
+      { title: "", head: unseen("span", "compare"), cell: tick },
       { title: "run", left: true, first: "asc", value: (run) => run.id, cell: name },
       { title: "state", left: true, first: "asc", value: state, cell: pill },
       {

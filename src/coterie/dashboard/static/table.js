@@ -3,7 +3,7 @@
 import { h, put } from "./dom.js";
 import { csvButton } from "./download.js";
 
-// columns: [{title, note, value(row), cell(row), left, first: "desc" | "asc", group: a title above several}];
+// columns: [{title, head (shown in its place, where it does not sort), note, value(row), cell(row), left, first: "desc" | "asc", group: a title above several}];
 // state: the column by which it is sorted, and how; sorted(): called when that changes; csv: the name of a file
 // of it, if there is one.
 export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
@@ -14,12 +14,12 @@ export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
       { scope: "col", class: column.left ? "left" : "" },
       column.value
         ? h("button", { type: "button", title: column.note, onclick: () => sort(k) }, column.title)
-        : column.title,
+        : (column.head ?? column.title),
     ),
   );
   const region = h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": csv ?? "table" },
     h("table", {}, h("thead", {}, groups(columns), h("tr", {}, heads)), body),
   );
   const hint = h("p", { class: "note cut", hidden: true }, "more columns to the right →");

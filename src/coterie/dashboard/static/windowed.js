@@ -6,7 +6,7 @@ export function windowed(count, high, wide, render, className) {
   const inner = h("div", { class: `${className} window` });
   const node = h(
     "div",
-    { class: "viewport", tabindex: 0, role: "region", "aria-label": `${count} clients` },
+    { class: "viewport", tabindex: 0, role: "group", "aria-label": `${count} clients` },
     inner,
   );
   let shown = "";
