@@ -1,6 +1,7 @@
 // A leaderboard: methods by columns, to sort and filter; the details of what is clicked; the diagram of ranks.
 import { reachable, step } from "./cells.js";
 import { details } from "./details.js";
+import { command } from "./command.js";
 import { choice, h, hideTip, put } from "./dom.js";
 import { day, duration, plural } from "./format.js";
 import { columns, entrants } from "./grid.js";
@@ -165,7 +166,7 @@ export async function board(source, query = {}, remember = null) {
   }
 }
 
-function facts({ status, quick, methods, candidates, tuning_seeds: tuned, device, continue_with: command }) {
+function facts({ status, quick, methods, candidates, tuning_seeds: tuned, device, continue_with: resume }) {
   return [
     pill(status),
     status.state === "done"
@@ -177,7 +178,7 @@ function facts({ status, quick, methods, candidates, tuning_seeds: tuned, device
     h("span", {}, device),
     h("span", {}, day(status.date), " UTC"),
     quick && h("p", { class: "hint" }, "A quick board: its numbers say little."),
-    command && h("p", { class: "hint" }, "If it has been stopped, continue it with ", h("code", {}, command)),
+    resume && h("p", { class: "hint" }, "If it has been stopped, continue it with ", command(resume)),
   ];
 }
 

@@ -1,5 +1,6 @@
 // A run as a whole: status, curves, result table, parameters and environment.
 import { chart } from "./chart.js";
+import { command } from "./command.js";
 import { h, put } from "./dom.js";
 import { amount, bytes, count, day, duration, percent, plural, roundBytes } from "./format.js";
 import { gains } from "./gains.js";
@@ -119,12 +120,9 @@ function head(run) {
         "p",
         { class: "hint" },
         `No sign of life for ${duration(run.quiet)}.`,
-        run.resume_command && [
-          " If its process was killed, continue with ",
-          h("code", {}, run.resume_command),
-        ],
+        run.resume_command && [" If its process was killed, continue with ", command(run.resume_command)],
       ),
-    run.continue_with && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.continue_with)),
+    run.continue_with && h("p", { class: "hint" }, "Continue it with ", command(run.continue_with)),
   );
 }
 

@@ -21,6 +21,7 @@ export function windowed(count, high, wide, render, className) {
     shown = now;
     inner.style.height = `${rows * high}px`;
     inner.style.setProperty("--across", across);
+    inner.style.setProperty("--high", `${high}px`);
     inner.style.setProperty("--first", `${first * high}px`);
     put(
       inner,
@@ -34,7 +35,14 @@ export function windowed(count, high, wide, render, className) {
     );
   }
 
+  // Draws the list, which has come into the page only now, from so many pixels on.
+  function from(top) {
+    draw(true);
+    node.scrollTop = top;
+    draw(false);
+  }
+
   node.addEventListener("scroll", () => requestAnimationFrame(() => draw(false)), { passive: true });
   new ResizeObserver(() => draw(true)).observe(node);
-  return node;
+  return { node, from };
 }
