@@ -49,7 +49,7 @@ PHONE = {"width": 390, "height": 800}
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a page over runs of every kind; look, do not touch."""
     folder = tmp_path_factory.mktemp("accessible")
-    people = [{**one, "architecture": ["mlp", "linear", "cnn", "mlp"]} for one in CLIENTS]
+    people = [{**one, "architecture": ["mlp (hidden 64, 64)", "linear", "cnn", "mlp"]} for one in CLIENTS]
     make(folder / "digits", clients=people)
     killed(folder / "killed")
     sampled(folder / "dealt", [(0, 5), (0, 0), (5, 0), (2, 0), (0, 1)])
@@ -57,6 +57,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     board_fixture.write(folder / "board", board_fixture.board())
     with serving(folder) as served:
         yield served.address
+
+
+CUT = """all => all.filter((node) => {
+  const own = node.getBoundingClientRect(), cell = node.closest("[data-client]").getBoundingClientRect();
+  return node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 0
+    || own.left < cell.left || own.right > cell.right || own.bottom > cell.bottom;
+}).map((node) => node.outerHTML)"""
 
 
 def judged(page: Page) -> list[str]:
@@ -120,3 +127,15 @@ def test_a_report_breaks_none_either(window: Open, place: str, tmp_path: Path) -
     page.wait_for_selector(".chart path.line")
     found = judged(page)
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("width", [390, 1440, 2560])
+def test_no_text_of_a_client_is_cut_or_runs_into_the_next(window: Open, place: str, width: int) -> None:
+    page = window(place, viewport={"width": width, "height": 900})
+    for run in ("digits", "waves"):
+        for shape in ("list", "tiles"):
+            page.goto(f"{place}#/run/{run}/clients?method=KD-PDFL&seed=0&as={shape}")
+            page.wait_for_selector(f"h1:text-is('{run}') ~ .clients .viewport .{shape} [data-client]")
+            texts = page.locator("[data-client] :is(.who, .kind-of, b, small, .right)")
+            assert texts.evaluate_all(CUT) == [], f"{run} as {shape}"
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
