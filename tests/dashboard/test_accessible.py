@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 PLACES = {
     "#/": ".runs-table tbody tr",
-    "#/run/digits/overview": ".results tbody tr",
+    "#/run/digits/overview": ".chart path.line",
     "#/run/digits/graph": ".client .card",
     "#/run/digits/graph?method=KD-PDFL&seed=0&client=2": "h2:text-is('Client 2')",
     "#/run/digits/clients": ".client-row[data-client]",
     "#/run/digits/clients?as=tiles": ".tile",
-    "#/run/killed/overview": ".hint code",
-    "#/run/dealt/overview": ".gains rect[data-client]",
-    "#/run/waves/overview": ".gains rect[data-client]",
+    "#/run/killed/overview": ".chart path.line",
+    "#/run/dealt/overview": ".chart path.line",
+    "#/run/waves/overview": ".chart path.line",
     "#/run/waves/graph?method=KD-PDFL&seed=0&client=2": "h2:text-is('Client 2')",
     "#/run/waves/clients": ".client-row[data-client]",
     "#/run/board/board": ".board-table tbody tr",

@@ -483,3 +483,12 @@ def test_a_report_of_two_runs_has_a_table_of_contents(window: Open, root: Path, 
         page.locator("#overview-0 figure").first.get_by_role("button", name="PNG").click()
     download.value.save_as(tmp_path / "chart.png")
     assert imread(tmp_path / "chart.png").shape[1] > 500
+
+
+def test_whose_numbers_they_are_stays_in_sight_on_a_phone(window: Open, place: str) -> None:
+    page = overview(window, place, "first", viewport=PHONE)
+    names = page.locator(".results tbody td:first-child")
+    before = names.evaluate_all("all => all.map((cell) => cell.getBoundingClientRect().left)")
+    page.evaluate("document.querySelector('.results .scroll').scrollLeft = 200")
+    assert page.evaluate("document.querySelector('.results .scroll').scrollLeft") == 200
+    assert names.evaluate_all("all => all.map((cell) => cell.getBoundingClientRect().left)") == before
