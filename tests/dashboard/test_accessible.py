@@ -32,7 +32,7 @@ PLACES = {
     "#/run/digits/clients": ".client-row[data-client]",
     "#/run/digits/clients?as=tiles": ".tile",
     "#/run/killed/overview": ".chart path.line",
-    "#/run/dealt/overview": ".chart path.line",
+    "#/run/dealt/overview": ".cards .chart text",
     "#/run/waves/overview": ".chart path.line",
     "#/run/waves/graph?method=KD-PDFL&seed=0&client=2": "h2:text-is('Client 2')",
     "#/run/waves/clients": ".client-row[data-client]",
