@@ -275,7 +275,6 @@ OWN = {
         "not_python:Net": ["not_python:Net", "SyntaxError"],
         "needs_missing:Net": ["needs_missing:Net", "no_such_package"],
         "own_code:too_wide": ["Linear", "(4, 7)", "(4, 3)", "3 classes"],
-        "own_code:looks": ["'1' (Looks)", "cannot be run batched"],
         "own_code:raises": ["own_code:raises", "RuntimeError: oh dear"],
         "own_code:no_module": ["own_code:no_module", "int", "nn.Module"],
     },
@@ -312,12 +311,7 @@ from coterie import Algorithm
 
 three = 3
 
-class Looks(nn.Module):
-    def forward(self, x):
-        return x if x.sum().item() > 0 else -x
-
 def too_wide(inputs, classes): return nn.Linear(6, 7)
-def looks(inputs, classes): return nn.Sequential(nn.Linear(6, 3), Looks())
 def raises(*_): raise RuntimeError("oh dear")
 def no_module(inputs, classes): return 3
 

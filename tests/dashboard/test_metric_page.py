@@ -126,6 +126,7 @@ def test_runs_of_several_metrics_are_listed_with_each_named(window: Open, tmp_pa
     make(tmp_path / "digits")
     with serving(tmp_path) as served:
         page = window(served.address)
+        page.wait_for_selector(".runs-table tbody tr")
         waves, digits = (page.locator(".runs-table tbody tr", has_text=name) for name in ("waves", "digits"))
         assert {"KD-PDFL 2.25 kg", "RMSE"} <= set(waves.locator("span").all_inner_texts())
         assert {"KD-PDFL 61.7 %", "Accuracy"} <= set(digits.locator("span").all_inner_texts())

@@ -213,9 +213,9 @@ def runs_shown(page: Page) -> list[str]:
 def test_runs_are_searched_sorted_and_filtered_and_their_columns_have_names(window: Open, place: str) -> None:
     page = window(place)
     page.wait_for_selector(".runs-table tbody tr")
-    heads = [head for head in page.locator("thead th").all_inner_texts() if head]
-    assert heads == [
-        "run", "state", "progress", "personal accuracy", "methods", "clients", "seeds", "started (UTC)",
+    assert page.locator("thead th").all_inner_texts() == [
+        "compare", "run", "state", "progress", "personal accuracy",
+        "methods", "clients", "seeds", "started (UTC)",
     ]  # fmt: skip
     assert runs_shown(page) == ["first", "killed", "many", "second"]
     page.get_by_role("button", name="methods").click()
@@ -237,6 +237,57 @@ def test_runs_are_searched_sorted_and_filtered_and_their_columns_have_names(wind
     assert page.locator("th[aria-sort=descending]").inner_text().startswith("methods")
     page.get_by_label("search").fill("nothing like this")
     page.wait_for_selector(":text('No run is like that.')")
+
+
+GROUP = ".runs-table .members"
+
+
+def test_runs_are_grouped_by_experiment_or_by_folder_and_a_group_is_compared(
+    window: Open, tmp_path: Path
+) -> None:
+    made(tmp_path / "alone", ["Local"])
+    for name in ("b", "a"):
+        made(tmp_path / "sizes" / "jobs" / name, ["Local", "KD-PDFL"])
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "experiment.toml").write_text("[")
+    with serving(tmp_path) as served:
+        page = window(f"{served.address}#/?group=folder&sort=run&down=on")
+        page.wait_for_selector(GROUP)
+        rows = page.locator(".runs-table tbody tr th b, .runs-table .run-name a").all_inner_texts()
+        assert rows == ["sizes", "sizes/jobs/b", "sizes/jobs/a", "no folder of their own", "broken", "alone"]
+        assert page.locator(GROUP).first.inner_text().split() == ["sizes", "2", "runs", "compare", "them"]
+        assert page.locator(f"{GROUP} a").count() == 1, "one run alone is not compared"
+        page.get_by_label("grouped by").select_option("experiment")
+        assert page.locator(f"{GROUP} b").all_inner_texts() == ["made up", "unknown"]
+        assert "group=experiment" in page.url
+        page.get_by_label("grouped by").select_option("nothing")
+        assert page.locator(GROUP).count() == 0
+        assert "group" not in page.url
+        page.get_by_label("grouped by").select_option("folder or sweep")
+        page.get_by_role("link", name="compare sizes").click()
+        page.wait_for_selector("h1:text-is('2 runs compared')")
+        page.close()
+
+
+@pytest.mark.parametrize("where", ["#/", "#/run/killed/overview"])
+def test_a_run_that_was_stopped_says_how_it_goes_on_to_be_copied(
+    window: Open, place: str, where: str
+) -> None:
+    page = window(place + where)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    told = page.locator(".command code").inner_text()
+    assert told.startswith("coterie run --resume --out ")
+    assert page.locator(".command").count() == 1, "the others have nothing to go on with"
+    page.locator(".command button").click()
+    page.wait_for_selector(".command button:text-is('copied')")
+    assert page.evaluate("navigator.clipboard.readText()") == told
+
+
+def test_a_command_is_selected_where_a_page_may_not_copy(window: Open, place: str) -> None:
+    page = window(f"{place}#/run/killed/overview")
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.locator(".command button").click()
+    assert page.evaluate("String(getSelection())") == page.locator(".command code").inner_text()
 
 
 def test_a_link_shows_the_method_seed_client_and_iteration(window: Open, address: str) -> None:
@@ -432,3 +483,12 @@ def test_a_report_of_two_runs_has_a_table_of_contents(window: Open, root: Path, 
         page.locator("#overview-0 figure").first.get_by_role("button", name="PNG").click()
     download.value.save_as(tmp_path / "chart.png")
     assert imread(tmp_path / "chart.png").shape[1] > 500
+
+
+def test_whose_numbers_they_are_stays_in_sight_on_a_phone(window: Open, place: str) -> None:
+    page = overview(window, place, "first", viewport=PHONE)
+    names = page.locator(".results tbody td:first-child")
+    before = names.evaluate_all("all => all.map((cell) => cell.getBoundingClientRect().left)")
+    page.evaluate("document.querySelector('.results .scroll').scrollLeft = 200")
+    assert page.evaluate("document.querySelector('.results .scroll').scrollLeft") == 200
+    assert names.evaluate_all("all => all.map((cell) => cell.getBoundingClientRect().left)") == before

@@ -36,8 +36,9 @@ def test_it_is_named_left_alone_and_reported(tmp_path: Path, execution: Any) -> 
     simulate(plan, recording, progress=watcher, execution=execution)
     assert len(watcher.notices) == len(methods)
     for name in methods:
+        t = 1 if name == "FedProto" else 2  # the distance of features is in its loss from the first one on
         (notice,) = (
-            n for n in watcher.notices if n.startswith(f"{name}, seed 0: client 1 diverged at iteration 2")
+            n for n in watcher.notices if n.startswith(f"{name}, seed 0: client 1 diverged at iteration {t}")
         )
         assert "train.lr" in notice
     for row in recording.rows["metrics"]:
@@ -49,7 +50,7 @@ def test_it_is_named_left_alone_and_reported(tmp_path: Path, execution: Any) -> 
     for world in outcome(plan, recording).values():
         for k, v in world.tensors.items():
             assert torch.isfinite(v[[0, 2]]).all(), k
-    accuracy = watcher.accuracy[-1]
+    accuracy = {name: value for one in watcher.accuracy for name, value in one.items()}  # of all stacks
     assert all(0 <= accuracy[name] <= 1 for name in methods)
 
 

@@ -167,15 +167,16 @@ def test_every_kind_of_method_over_grpc_as_in_the_simulator(
     check(worlds(EVERY)[method], over_grpc, tmp_path, simulated)
 
 
+COMMON = {"proxy": {"name": "mlp", "hidden": [3]}}
 MIXED = hard(
-    methods=EVERY_METHOD,
+    methods=EVERY_METHOD | {"FML": COMMON, "ProxyFL": COMMON},
     model=[
         {"name": "mlp", "hidden": [5], "norm": "batch", "dropout": 0.3},
-        {"name": "mlp", "hidden": [4, 3]},
-        {"name": "tests.engine.nets:layer_norm", "clients": [4]},
+        {"name": "mlp", "hidden": [4, 5]},
+        {"name": "mlp", "hidden": [5], "norm": "layer", "clients": [4]},
     ],
 )
-"""Three architectures, one of which a single client has."""
+"""Three architectures with heads of one width, one of which a single client has."""
 
 
 @pytest.fixture(scope="module")

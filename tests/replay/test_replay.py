@@ -99,7 +99,7 @@ def test_rounded_messages_again(dtype: str, tolerance: float, tmp_path: Path) ->
     asyncio.run(live(tmp_path, method={"name": "CoBo"}, dtype=dtype, precision="int8"))
     found = replay([tmp_path])
     assert all(one.agrees and one.tolerance == tolerance for one in found)
-    assert sum(one.mixes for one in found) >= 6
+    assert sum(one.mixes for one in found) >= 3
     for i in range(4):
         changed(tmp_path / f"p{i}", unrounded)
     assert not any(one.agrees for one in replay([tmp_path], tolerance=1e-6))
@@ -155,8 +155,9 @@ def test_peers_with_data_of_their_own(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Peers whose weights go on from those before, so that it matters whom they think they heard."""
     folder = tmp_path_factory.mktemp("logs")
-    asyncio.run(live(folder))
+    asyncio.run(live(folder, method={"name": "KD-PDFL", "reading": "paper"}))
     return folder
 
 

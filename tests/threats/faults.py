@@ -52,7 +52,7 @@ def late_bodies(seconds: float) -> None:
     async def pull(self: Any, asks: Any, context: Any) -> None:
         async with self._call("pull", context) as caller:
             stream = self._stream(context)
-            answer = self._admit(codec.read_ask(await stream.read()), caller)
+            answer = self._admit(codec.read_ask(await stream.read()), caller, "reply")
             envelope = await self._handler.reply(caller.id)
             answer.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
             await stream.write(answer)

@@ -128,7 +128,7 @@ def second_order(task: Task, state: State, batch: Batch) -> tuple[State, Info]:
 LOCALS: list[Local] = [
     default, two_models, in_turn, masked, masked_alone, two_halves, objective, nested, second_order,
 ]  # fmt: skip
-MODEL_SHARE = [(name, "none") for name in registered("model") if name != "resnet"] + [
+MODEL_SHARE = [(name, "none") for name in registered("model") if name not in ("resnet", "causal_cnn")] + [
     ("resnet", "batch"), ("mlp", "batch"), ("mlp", "layer"), ("cnn", "batch"), ("cnn", "group"),
 ]  # fmt: skip
 

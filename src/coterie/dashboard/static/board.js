@@ -1,6 +1,7 @@
 // A leaderboard: methods by columns, to sort and filter; the details of what is clicked; the diagram of ranks.
 import { reachable, step } from "./cells.js";
 import { details } from "./details.js";
+import { command } from "./command.js";
 import { choice, h, hideTip, put } from "./dom.js";
 import { day, duration, plural } from "./format.js";
 import { columns, entrants } from "./grid.js";
@@ -45,9 +46,14 @@ export async function board(source, query = {}, remember = null) {
     onchange: () => settle({ references: references.checked }),
   });
   const head = h("section", { class: "facts-row" }),
-    filters = h("section", { class: "card filters", "aria-label": "columns" }),
+    filters = h("div", { class: "card filters", role: "group", "aria-label": "columns" }),
     table = h("section", { class: "card results board-table", onkeydown: step }),
-    panel = h("section", { class: "card details", "aria-live": "polite", "aria-label": "details" }),
+    panel = h("div", {
+      class: "card details",
+      role: "group",
+      "aria-live": "polite",
+      "aria-label": "details",
+    }),
     diagram = h("div"),
     made = h("details", { class: "card", id: "environment" });
   const tools = h("div", { class: "tools" });
@@ -160,7 +166,7 @@ export async function board(source, query = {}, remember = null) {
   }
 }
 
-function facts({ status, quick, methods, candidates, tuning_seeds: tuned, device, continue_with: command }) {
+function facts({ status, quick, methods, candidates, tuning_seeds: tuned, device, continue_with: resume }) {
   return [
     pill(status),
     status.state === "done"
@@ -172,7 +178,7 @@ function facts({ status, quick, methods, candidates, tuning_seeds: tuned, device
     h("span", {}, device),
     h("span", {}, day(status.date), " UTC"),
     quick && h("p", { class: "hint" }, "A quick board: its numbers say little."),
-    command && h("p", { class: "hint" }, "If it has been stopped, continue it with ", h("code", {}, command)),
+    resume && h("p", { class: "hint" }, "If it has been stopped, continue it with ", command(resume)),
   ];
 }
 

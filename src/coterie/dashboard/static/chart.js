@@ -43,7 +43,7 @@ export function chart({
   see = PLAIN,
   banded = "",
 }) {
-  const drawing = svg("svg", { class: "chart", height, tabindex: 0, role: "img" });
+  const drawing = svg("svg", { class: "chart", height, tabindex: 0, role: "img", "aria-label": title });
   const legend = h("div", { class: "legend" }),
     remark = h("p", { class: "note" });
   const known = lines.filter((line) => line.t.length);

@@ -27,8 +27,8 @@ export function clientDetail(found, world, t, choose) {
       : card("", "Its data", plural(train, "training sample"));
 
   return h(
-    "section",
-    { class: "client", "aria-label": `client ${client}` },
+    "div",
+    { class: "client", role: "group", "aria-label": `client ${client}` },
     headline(found, world.weighed),
     h(
       "div",

@@ -57,15 +57,27 @@ export async function clients(source, query, remember, link) {
     const widest = Math.max(...(found.gain ?? [0]).map((g) => Math.abs(g ?? 0)), 10 * said.step);
     const most = Math.max(...found.personal.map((v) => v ?? 0));
     const own = [said.words("personal"), said.direction].filter(Boolean).join(", ");
-    const heads = ["client", own, "against Local", "global", "samples"];
-    if (found.classes.length) heads.push("labels");
-    const high = tiles ? (found.classes.length ? 118 : 72) : narrow.matches ? 68 : 46;
+    const kinds = found.architecture !== null,
+      labelled = found.classes.length > 0;
+    const has = `${kinds ? " kinds" : ""}${labelled ? " labelled" : ""}`;
+    const heads = [
+      ["client", "who"],
+      kinds && ["architecture", "kind-of"],
+      [own, ""],
+      ["against Local", ""],
+      ["global", "right"],
+      ["samples", "right"],
+      labelled && ["labels", "what"],
+    ].filter(Boolean);
+    const high =
+      (tiles ? (labelled ? 118 : 72) : narrow.matches ? 68 : 46) +
+      (kinds && (tiles || narrow.matches) ? 20 : 0);
     const list = windowed(
       order.length,
       high,
       tiles ? 150 : 0,
       (k) => (tiles ? tile(order[k], said) : row(order[k], said, widest, most)),
-      state.as,
+      state.as + has,
     );
     put(
       node,
@@ -75,16 +87,16 @@ export async function clients(source, query, remember, link) {
       !tiles &&
         h(
           "div",
-          { class: "list heads", "aria-hidden": "true" },
+          { class: `list heads${has}`, "aria-hidden": "true" },
           h(
             "div",
             { class: "client-row" },
-            heads.map((text) => h("span", {}, text)),
+            heads.map(([text, column]) => h("span", { class: column }, text)),
           ),
         ),
-      list,
+      list.node,
     );
-    list.scrollTop = old;
+    list.from(old);
   }
 
   function hurt(k) {
@@ -215,11 +227,15 @@ export async function clients(source, query, remember, link) {
     return [
       dot,
       link ? h("a", { href: link(there) }, text) : text,
-      found.architecture && h("small", { title: "architecture" }, ` ${found.architecture[k]}`),
       surely(k) && h("small", { class: "bad", title: "surely hurt" }, " ▼"),
       found.diverged.includes(k) && h("small", { class: "bad" }, " diverged"),
       found.attackers.includes(k) && h("small", { class: "bad" }, " attacker"),
     ];
+  }
+
+  function kind(k) {
+    const text = found.architecture?.[k];
+    return text && h("small", { class: "kind-of", title: text }, text);
   }
 
   function row(k, said, widest, most) {
@@ -234,6 +250,7 @@ export async function clients(source, query, remember, link) {
       "div",
       { class: "client-row", "data-client": k },
       h("span", { class: "who" }, name(k)),
+      kind(k),
       h(
         "span",
         { class: "meter" },
@@ -246,8 +263,8 @@ export async function clients(source, query, remember, link) {
         gain !== null && h("i", { css: { [gain < 0 ? "right" : "left"]: "50%", width: wide } }),
         h("b", {}, said.gain(gain)),
       ),
-      h("span", { "data-head": "global " }, said.full(found.global[k])),
-      h("span", { "data-head": "samples " }, count(found.train[k])),
+      h("span", { class: "right", "data-head": "global " }, said.full(found.global[k])),
+      h("span", { class: "right", "data-head": "samples " }, count(found.train[k])),
       found.classes.length > 0 && h("span", { class: "what", title }, columns(found.labels[k])),
     );
   }
@@ -258,6 +275,7 @@ export async function clients(source, query, remember, link) {
       "div",
       { class: "tile", "data-client": k },
       h("div", {}, h("span", { class: "who" }, name(k)), h("b", {}, said.full(found.personal[k]))),
+      kind(k),
       found.classes.length > 0 && columns(found.labels[k], { width: 126, height: 46 }),
       h(
         "div",

@@ -1,6 +1,6 @@
 // Several runs side by side: one table, how their settings differ, and their curves in one picture.
 import { chart } from "./chart.js";
-import { choice, h, put } from "./dom.js";
+import { choice, h, put, unseen } from "./dom.js";
 import { wording } from "./metric.js";
 import { curvesOf, dot, flat } from "./overview.js";
 import { DASHES, looks, methodColour } from "./palette.js";
@@ -52,6 +52,7 @@ export async function compare(sources, link, query, remember) {
     put(
       above,
       h("div", { class: "title" }, h("h1", {}, `${found.length} runs compared`)),
+      unseen("h2", "Comparison"),
       results(),
       h("section", { class: "card differences" }, h("h3", {}, "What differs"), differences()),
     );

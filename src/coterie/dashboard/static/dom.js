@@ -67,6 +67,9 @@ export function choice(label, options, value, change) {
   return h("label", { class: "choice" }, h("span", {}, label), select);
 }
 
+// For screen readers alone: what the eye sees without it.
+export const unseen = (tag, text) => h(tag, { class: "unseen" }, text);
+
 export function problem(title, sentence, ...more) {
   return h("section", { class: "problem", role: "alert" }, h("h2", {}, title), h("p", {}, sentence), more);
 }

@@ -9,7 +9,8 @@ const TITLE = "Who gains by joining",
   HIGH = 210,
   LEFT = 40,
   EDGE = 16, // above and below the bars, for the marks
-  MARK = 4.5;
+  MARK = 4.5,
+  LEAST = 2; // pixels from one bar to the next
 const HINT =
   "Point at a bar, or go along with the arrow keys, to read a client; click, or press Enter, to open it.";
 
@@ -19,8 +20,8 @@ export function gains(source, query, remember, link) {
     lead = h("p", { class: "lead" }),
     bars = h("div");
   const node = h(
-    "section",
-    { class: "card gains", "aria-label": TITLE, hidden: true },
+    "div",
+    { class: "card gains", role: "group", "aria-label": TITLE, hidden: true },
     h("h3", {}, TITLE),
     tools,
     lead,
@@ -87,7 +88,8 @@ function figure(found, link) {
   });
   const cursor = svg("g"),
     read = h("p", { class: "read", role: "status" }, link ? HINT : null);
-  const keys = legend(found.surely !== null);
+  const thinned = h("span"),
+    keys = h("div", { class: "legend" }, legend(found.surely !== null), thinned);
   const node = h(
     "figure",
     { class: "card" },
@@ -126,6 +128,8 @@ function figure(found, link) {
   function draw() {
     const wide = node.clientWidth - 2 * parseFloat(getComputedStyle(node).paddingLeft);
     step = (wide - LEFT) / order.length;
+    const every = Math.ceil(LEAST / step);
+    put(thinned, every > 1 && `one bar in ${every} is drawn`);
     drawing.setAttribute("width", wide);
     drawing.setAttribute("viewBox", `0 0 ${wide} ${HIGH}`);
     put(
@@ -138,7 +142,7 @@ function figure(found, link) {
         ];
       }),
       cursor,
-      order.map((k, place) => bar(found, k, LEFT + place * step, step, y)),
+      order.map((k, place) => place % every === 0 && bar(found, k, LEFT + place * step, every * step, y)),
     );
     mark();
   }
@@ -212,9 +216,7 @@ function legend(told) {
   const sign = (direction) =>
     svg("svg", { width: 12, height: 12 }, triangle(6, direction > 0 ? 10 : 2, direction, 5));
   const key = (picture, text) => h("span", { class: "key" }, picture, text);
-  return h(
-    "div",
-    { class: "legend" },
+  return [
     key(swatch("gained"), "gained"),
     key(swatch("level"), "level"),
     key(swatch("lost"), "lost"),
@@ -223,7 +225,7 @@ function legend(told) {
       key(sign(-1), "surely lost (95 %)"),
       h("span", {}, "pale: within noise"),
     ],
-  );
+  ];
 }
 
 const about = ({ classes }, { gains: unit, direction }) => {

@@ -11,7 +11,12 @@ const NOT_MET = 254,
 const own = () => (isDark() ? [62, 69, 80] : [214, 214, 210]);
 
 export function heatMap(choose) {
-  const canvas = h("canvas", { class: "square", tabindex: 0, role: "img" });
+  const canvas = h("canvas", {
+    class: "square",
+    tabindex: 0,
+    role: "img",
+    "aria-label": "Who listens to whom",
+  });
   const scale = h("div", { class: "scale" });
   const node = h("div", { class: "picture" }, canvas, scale);
   let world,

@@ -4,7 +4,7 @@ import { amount } from "./format.js";
 import { groupInk, ink } from "./palette.js";
 
 export function linkMap(choose) {
-  const canvas = h("canvas", { class: "square", role: "img" });
+  const canvas = h("canvas", { class: "square", role: "img", "aria-label": "Links" });
   const node = h("div", { class: "picture" }, canvas);
   let world,
     frame,

@@ -7,7 +7,7 @@ import { server, watch } from "./api.js";
 import { board } from "./board.js";
 import { clients } from "./clients.js";
 import { compare } from "./compare.js";
-import { h, hideTip, problem, put } from "./dom.js";
+import { h, hideTip, problem, put, unseen } from "./dom.js";
 import { graph } from "./graph.js";
 import { busyWith, helpButton } from "./help.js";
 import { overview } from "./overview.js";
@@ -57,11 +57,18 @@ async function show() {
     const next = await open(place, id, name, view, query);
     if (here !== location.hash) return;
     current = next;
-    put(page, name && view !== "swarm" && h("h1", { class: "run-title" }, name), current.node);
+    put(page, titled(name, view), current.node);
   } catch (error) {
-    if (here === location.hash) put(page, missing(error));
+    if (here === location.hash) put(page, titled(name, view, true), missing(error));
   }
   page.removeAttribute("aria-busy");
+}
+
+// What stands above a view: the run and, for screen readers, which view. Views without a run, and the swarm,
+// have titles of their own, unless they cannot be shown.
+function titled(name, view, failed = false) {
+  if (name === null || view === "swarm") return failed && unseen("h1", name ?? "coterie");
+  return [h("h1", { class: "run-title" }, name), unseen("h2", ALONE[view] ?? VIEWS[view] ?? VIEWS.overview)];
 }
 
 // Watches for changes; done once the line is up, or is known to be down.
@@ -155,7 +162,8 @@ async function refresh() {
       if (current) await current.refresh();
       else await show();
     } catch (error) {
-      put(page, missing(error));
+      const { place, id, view } = where();
+      put(page, titled(place === "run" ? decodeURIComponent(id) : null, view, true), missing(error));
       current = null;
     }
   }

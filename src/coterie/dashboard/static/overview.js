@@ -1,6 +1,7 @@
 // A run as a whole: status, curves, result table, parameters and environment.
 import { chart } from "./chart.js";
-import { h, put } from "./dom.js";
+import { command } from "./command.js";
+import { h, problem, put } from "./dom.js";
 import { amount, bytes, count, day, duration, percent, plural, roundBytes } from "./format.js";
 import { gains } from "./gains.js";
 import { wording } from "./metric.js";
@@ -26,22 +27,41 @@ export async function overview(source, query = {}, remember = null, link = null)
   const joined = gains(source, query, remember, link);
   const see = viewing(query, remember, draw);
   const top = h("div", { class: "view" }),
+    reading = h("p", { class: "reading", hidden: true }),
     charts = h("section", { class: "cards two" }),
     made = h("section");
   const node = h("div", { class: "view overview" }, top, joined.node, see.node, charts, made);
-  await load();
+  see.node.hidden = true;
+  run = await source.get("overview");
+  begin();
   put(made, settings(source, run));
+  setTimeout(() => node.isConnected && rest().catch(failed), 0); // what takes longer to read comes when it is there
   return { node, refresh: load, keys: {} };
 
   async function load() {
-    [run, curves] = await Promise.all([source.get("overview"), source.get("curves")]);
-    const reading = curves.complete < 1 && `Reading the evaluations: ${percent(curves.complete, 0)} so far …`;
-    put(top, head(run), reading && h("p", { class: "reading" }, reading), results(run, sorting));
+    run = await source.get("overview");
+    begin();
+    await rest();
+  }
+
+  function begin() {
+    put(top, head(run), reading, results(run, sorting));
+  }
+
+  function failed(error) {
+    if (node.isConnected) put(charts, problem("The curves cannot be shown", error.message));
+  }
+
+  async function rest() {
+    await joined.load(run.rows);
+    curves = await source.get("curves");
+    reading.hidden = curves.complete >= 1;
+    reading.textContent = `Reading the evaluations: ${percent(curves.complete, 0)} so far …`;
     see.node.hidden = !Object.keys(curves.methods).length;
     see.show(drawn("personal"), run.length);
     draw();
-    await joined.load(run.rows);
-    if (curves.complete < 1 || run.complete < 1) setTimeout(() => node.isConnected && load(), 0);
+    if (curves.complete < 1 || run.complete < 1)
+      setTimeout(() => node.isConnected && load().catch(failed), 0);
   }
 
   function drawn(score) {
@@ -119,12 +139,9 @@ function head(run) {
         "p",
         { class: "hint" },
         `No sign of life for ${duration(run.quiet)}.`,
-        run.resume_command && [
-          " If its process was killed, continue with ",
-          h("code", {}, run.resume_command),
-        ],
+        run.resume_command && [" If its process was killed, continue with ", command(run.resume_command)],
       ),
-    run.continue_with && h("p", { class: "hint" }, "Continue it with ", h("code", {}, run.continue_with)),
+    run.continue_with && h("p", { class: "hint" }, "Continue it with ", command(run.continue_with)),
   );
 }
 

@@ -13,7 +13,7 @@ const TITLE = "Mean ranks",
 
 // ranking: as in leaderboard.json, with a critical difference.
 export function ranks(ranking) {
-  const drawing = svg("svg", { class: "chart ranks", role: "img" });
+  const drawing = svg("svg", { class: "chart ranks", role: "img", "aria-label": TITLE });
   const names = Object.keys(ranking.mean_rank);
   const rank = (name) => ranking.mean_rank[name];
   const figure = h(

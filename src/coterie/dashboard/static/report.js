@@ -2,7 +2,7 @@
 import { frozen } from "./api.js";
 import { board } from "./board.js";
 import { clients } from "./clients.js";
-import { h, problem, put } from "./dom.js";
+import { h, problem, put, unseen } from "./dom.js";
 import { graph } from "./graph.js";
 import { helpButton } from "./help.js";
 import { overview } from "./overview.js";
@@ -56,7 +56,7 @@ for (const [k, { name, kind, answers }] of runs.entries()) {
     const section = h(
       "section",
       { class: "part", id: `${view}-${k}` },
-      kind === "run" && view !== "overview" && h("h2", {}, titles[view]),
+      kind === "run" && view !== "overview" ? h("h2", {}, titles[view]) : unseen("h2", titles[view]),
     );
     page.append(section);
     open(source, {}).then(

@@ -1,5 +1,6 @@
 // All runs: how far each is, how well its methods do; to search, sort, filter, and to tick for a comparison.
-import { choice, h, problem, put } from "./dom.js";
+import { command } from "./command.js";
+import { choice, h, problem, put, unseen } from "./dom.js";
 import { count, day, NONE, plural } from "./format.js";
 import { common, wording } from "./metric.js";
 import { pill, progress } from "./overview.js";
@@ -15,6 +16,17 @@ function best(run) {
 }
 const state = (run) => (run.quiet ? "quiet" : run.state);
 const units = (run) => (run.kind === "board" ? "columns" : "iterations");
+// The folder of a run; that of a sweep's jobs is the sweep's.
+const folder = (run) =>
+  run.id
+    .split("/")
+    .slice(0, -1)
+    .join("/")
+    .replace(/(^|\/)jobs$/, "") || "no folder of their own";
+const GROUPS = {
+  experiment: { text: "experiment", of: (run) => run.name ?? "unknown" },
+  folder: { text: "folder or sweep", of: folder },
+};
 const VIEW = { run: "overview", board: "board", swarm: "swarm" };
 const KIND = { board: () => "leaderboard", swarm: (run) => `${plural(run.clients, "peer")}, live` };
 
@@ -31,7 +43,7 @@ export async function runs(server, link, query, remember) {
     "aria-label": "search",
     oninput: () => settle({ search: search.value }),
   });
-  const filter = h("span"),
+  const filter = h("span", { class: "tools" }),
     table = h("div", { class: "card runs-table" });
   const head = h("div", { class: "title" }, h("h1", {}, "Runs"), tally, compare);
   const tools = h("div", { class: "tools" }, search, filter);
@@ -75,12 +87,19 @@ export async function runs(server, link, query, remember) {
       choice("state", [["", "all"], ...states.map((s) => [s, s])], query.state ?? "", (chosen) =>
         settle({ state: chosen }),
       ),
+      choice(
+        "grouped by",
+        [["", "nothing"], ...Object.entries(GROUPS).map(([key, { text }]) => [key, text])],
+        query.group ?? "",
+        (chosen) => settle({ group: chosen }),
+      ),
     );
     put(
       table,
       shown.length
         ? sortable(columns, shown, sorting, {
             csv: "runs",
+            group: Object.hasOwn(GROUPS, query.group ?? "") && { of: GROUPS[query.group].of, head: members },
             sorted: () => remember({ sort: columns[sorting.by].title, down: sorting.down ? "on" : null }),
           })
         : h("p", { class: "note" }, "No run is like that."),
@@ -90,7 +109,7 @@ export async function runs(server, link, query, remember) {
 
   function columnsOf(said) {
     return [
-      { title: "", cell: tick },
+      { title: "", head: unseen("span", "compare"), cell: tick },
       { title: "run", left: true, first: "asc", value: (run) => run.id, cell: name },
       { title: "state", left: true, first: "asc", value: state, cell: pill },
       {
@@ -102,7 +121,7 @@ export async function runs(server, link, query, remember) {
             ? NONE
             : run.state === "done"
               ? `${count(run.iterations)} ${units(run)}`
-              : progress(run, units(run)),
+              : [progress(run, units(run)), run.continue_with && command(run.continue_with)],
       },
       {
         title: said ? said.words("personal") : "personal result",
@@ -120,6 +139,17 @@ export async function runs(server, link, query, remember) {
       { title: "clients", value: (run) => run.clients, cell: (run) => count(run.clients) },
       { title: "seeds", value: (run) => run.seeds, cell: (run) => count(run.seeds) },
       { title: "started (UTC)", left: true, value: (run) => run.date ?? null, cell: (run) => day(run.date) },
+    ];
+  }
+
+  function members(title, those) {
+    const ids = those.filter((run) => !run.error && run.kind === "run").map(({ id }) => id);
+    return [
+      h("b", {}, title),
+      " ",
+      h("small", {}, plural(those.length, "run")),
+      " ",
+      ids.length > 1 && h("a", { href: link.compare(ids), "aria-label": `compare ${title}` }, "compare them"),
     ];
   }
 
@@ -180,8 +210,8 @@ function scores(run, named) {
   return h(
     "div",
     { class: "scores" },
-    shown.map(([name, v], k) => h("span", { class: k ? "" : "best" }, `${name} `, h("b", {}, full(v)))),
     named && h("span", { class: "note" }, title()),
+    shown.map(([name, v], k) => h("span", { class: k ? "" : "best" }, `${name} `, h("b", {}, full(v)))),
     known.length > shown.length && h("span", { class: "note" }, `and ${known.length - shown.length} more`),
   );
 }

@@ -1,5 +1,5 @@
 // A live swarm, seen through some of its peers: members, who listens to whom, exchanges, refusals and why.
-import { choice, h, problem, put } from "./dom.js";
+import { choice, h, problem, put, unseen } from "./dom.js";
 import { amount, bytes, count, duration, NONE, plural } from "./format.js";
 import { heatMap } from "./heat.js";
 import { pill, progress } from "./overview.js";
@@ -66,7 +66,7 @@ export async function swarm(source, query, remember, toRun) {
     ]);
     ({ names } = weights);
     chosen ??= peer.name;
-    put(top, head(status, everybody), troubles(status, toRun));
+    put(top, head(status, everybody), unseen("h2", "Live swarm"), troubles(status, toRun));
     put(members, table(everybody, status.task));
     heat.node.hidden = !(nothing.hidden = weights.met > 0);
     if (weights.met)

@@ -3,10 +3,11 @@
 import { h, put } from "./dom.js";
 import { csvButton } from "./download.js";
 
-// columns: [{title, note, value(row), cell(row), left, first: "desc" | "asc", group: a title above several}];
+// columns: [{title, head (shown in its place, where it does not sort), note, value(row), cell(row), left, first: "desc" | "asc", group: a title above several}];
 // state: the column by which it is sorted, and how; sorted(): called when that changes; csv: the name of a file
-// of it, if there is one.
-export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
+// of it, if there is one; group: rows of one group stand together, {of(row): its name, head(name, rows): what is said
+// above them}.
+export function sortable(columns, rows, state = {}, { sorted, csv, group } = {}) {
   const body = h("tbody");
   const heads = columns.map((column, k) =>
     h(
@@ -14,12 +15,12 @@ export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
       { scope: "col", class: column.left ? "left" : "" },
       column.value
         ? h("button", { type: "button", title: column.note, onclick: () => sort(k) }, column.title)
-        : column.title,
+        : (column.head ?? column.title),
     ),
   );
   const region = h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "table" },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": csv ?? "table" },
     h("table", {}, h("thead", {}, groups(columns), h("tr", {}, heads)), body),
   );
   const hint = h("p", { class: "note cut", hidden: true }, "more columns to the right →");
@@ -50,18 +51,25 @@ export function sortable(columns, rows, state = {}, { sorted, csv } = {}) {
     heads.forEach((head, k) =>
       head.setAttribute("aria-sort", k !== state.by ? "none" : state.down ? "descending" : "ascending"),
     );
-    put(
+    if (!group) return put(body, ordered().map(line));
+    const parts = Map.groupBy(ordered(), group.of);
+    return put(
       body,
-      ordered().map((row) =>
+      [...parts].map(([name, members]) => [
         h(
           "tr",
-          {},
-          columns.map((column) =>
-            h("td", { class: column.left ? "left" : "", "data-title": column.title }, column.cell(row)),
-          ),
+          { class: "members" },
+          h("th", { scope: "colgroup", colspan: columns.length, class: "left" }, group.head(name, members)),
         ),
-      ),
+        members.map(line),
+      ]),
     );
+  }
+
+  function line(row) {
+    const cell = (column) =>
+      h("td", { class: column.left ? "left" : "", "data-title": column.title }, column.cell(row));
+    return h("tr", {}, columns.map(cell));
   }
 
   function file() {

@@ -69,8 +69,8 @@ export function viewing(query, remember, redraw) {
     to = edge("to", "to iteration");
   const whole = h("button", { type: "button", class: "get", onclick: () => zoom(null) }, "whole run");
   see.node = h(
-    "section",
-    { class: "card viewing", "aria-label": "how the curves are drawn" },
+    "div",
+    { class: "card viewing", role: "group", "aria-label": "how the curves are drawn" },
     legend,
     rest,
     h(
