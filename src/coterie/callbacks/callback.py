@@ -62,7 +62,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class ExchangeRows:
-    """What clients heard at one iteration, and made of it."""
+    """Messages that clients heard at one iteration, and what they made of them."""
 
     t: int
     rows: tuple[Mapping[str, Any], ...]

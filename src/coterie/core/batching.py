@@ -1,4 +1,4 @@
-"""Whether a model can be batched over clients: tried on two, with the layer named that cannot."""
+"""Trial of a model on two clients at once: can it be batched, and if not, which layer cannot."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ __all__ = ["BATCH", "distilled"]
 BATCH = 32
 """Blends of a gradient step."""
 BATCHES = 4
-"""Of these there are so many, which steps take in turn: all teachers are run on all blends."""
+"""Blends of a lesson, which steps take in turn: all teachers are run on all of them."""
 
 
 def distilled(

@@ -30,7 +30,7 @@ class Metric:
     """The unit of what is shown, such as "%"; empty: it has none."""
     higher_is_better: bool = True
     scale: float = 1.0
-    """What is shown is this many times what files hold: 100 for a share shown in percent."""
+    """Factor from what files hold to what is shown: 100 for a share shown in percent."""
     digits: int = 2
     """Digits after the decimal point of what is shown."""
 
@@ -75,7 +75,7 @@ ACCURACY = Metric("accuracy", unit="%", scale=100.0, digits=1)
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What a reader of results must know of a task: `task.json` of a run folder."""
+    """Facts of a task that a reader of results must know: `task.json` of a run folder."""
 
     name: str = "classification"
     """The task's name in the experiment."""

@@ -29,7 +29,7 @@ ROWS = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """What a trained model is, takes in and puts out, and where it comes from: data, never code."""
+    """Card of a trained model: what it is, takes in and puts out, where it comes from; data, never code."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -57,7 +57,7 @@ class ModelCard:
     outputs: int = 0
     """Numbers that the network puts out for a sample, on the last axis; 0: one for each of `classes`."""
     task: str = "classification"
-    """What was learned, by the name of the task kind."""
+    """Name of the task kind that was learned."""
     has_classes: bool = True
     """True if the largest output names a class."""
     metric: Metric = ACCURACY
