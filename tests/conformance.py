@@ -262,7 +262,8 @@ def equal_clients(algorithm: Algorithm) -> None:
     )
     start, *rest = lived(algorithm, alike)
     for states in (start, *(states for states, _ in rest)):
-        same(states, pick(states, first), 1e-12)
+        # Adam in L2C divides differences that are nothing but rounding, 1e-18 or so, by its ε of 1e-8.
+        same(states, pick(states, first), 1e-9)
 
 
 def order_of_messages(algorithm: Algorithm) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 import sys
@@ -43,15 +44,23 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site; a warning of the build is an error."""
-    folder = tmp_path_factory.mktemp("site") / "site"
-    built = subprocess.run(
-        [sys.executable, SITE / "make_site.py", folder], capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    assert not built.stderr
-    return folder
+def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The built site, built once for all processes of a test run; a warning of the build is an error."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "built-site"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (report := folder / "report").exists():
+            built = subprocess.run(
+                [sys.executable, SITE / "make_site.py", folder / "site"],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            report.write_text(f"{built.returncode}\n{built.stderr}")
+    assert report.read_text() == "0\n"
+    return folder / "site"
 
 
 @pytest.fixture(scope="module")
