@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 import coterie
 from coterie.experiment import Experiment
 from coterie.peer.config import PeerConfig
+from tests.sharing import made_once
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "docs" / "site"
@@ -44,23 +44,17 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The built site, built once for all processes of a test run; a warning of the build is an error."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "built-site"
-    folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (report := folder / "report").exists():
-            built = subprocess.run(
-                [sys.executable, SITE / "make_site.py", folder / "site"],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            report.write_text(f"{built.returncode}\n{built.stderr}")
-    assert report.read_text() == "0\n"
-    return folder / "site"
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site; a warning of the build is an error."""
+    return made_once(tmp_path_factory, "site", built) / "site"
+
+
+def built(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, SITE / "make_site.py", folder / "site"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from torch import Tensor
 
 from coterie.core.registry import registered
@@ -20,6 +22,7 @@ from coterie.engine.runner import simulate
 from coterie.engine.simulator import Simulator
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording, Watcher
+from tests.sharing import made_once
 from tests.trees import one_by_one
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "experiment",
     "finished",
     "hard",
+    "once",
     "outcome",
     "simulator",
 ]
@@ -115,6 +119,18 @@ def finished(plan: Plan, folder: Path, **options: Any) -> dict[tuple[str, int], 
     recording = Recording(folder)
     assert simulate(plan, recording, **options)
     return outcome(plan, recording)
+
+
+def once(factory: pytest.TempPathFactory, name: str, e: Experiment) -> dict[tuple[str, int], Outcome]:
+    """Simulate an experiment once for all processes of a test run, under a name of its own."""
+
+    def make(folder: Path) -> None:
+        (folder / "outcomes").write_bytes(pickle.dumps(finished(prepare(e), folder)))
+
+    found: dict[tuple[str, int], Outcome] = pickle.loads(
+        (made_once(factory, name, make) / "outcomes").read_bytes()
+    )
+    return found
 
 
 def outcome(plan: Plan, recording: Recording) -> dict[tuple[str, int], Outcome]:

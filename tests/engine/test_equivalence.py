@@ -13,7 +13,7 @@ from coterie.core.task import Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.execution import AnalyticExecution, LocalStep, VmapExecution
 from coterie.engine.layout import AlgorithmGroup
-from coterie.engine.plan import prepare
+from coterie.engine.plan import choose_execution, prepare
 from coterie.experiment import Experiment
 from tests.engine.recording import Watcher
 from tests.engine.small import (
@@ -25,6 +25,7 @@ from tests.engine.small import (
     experiment,
     finished,
     hard,
+    once,
 )
 from tests.trees import same
 
@@ -49,6 +50,12 @@ def run(e: Experiment, folder: Path, **options: Any) -> dict[tuple[str, int], Ou
 SOME = {name: EVERY_METHOD[name] for name in KINDS}
 
 
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Outcome]:
+    """Every method, stacked."""
+    return once(tmp_path_factory, "every method", hard(methods=EVERY_METHOD))
+
+
 @pytest.mark.parametrize(
     ("methods", "changes"),
     [
@@ -58,9 +65,12 @@ SOME = {name: EVERY_METHOD[name] for name in KINDS}
     ],
     ids=["sgd", "adam", "probe of five"],
 )
-def test_stacked_is_one_by_one(tmp_path: Path, methods: dict[str, Any], changes: dict[str, Any]) -> None:
+def test_stacked_is_one_by_one(
+    every: dict[tuple[str, int], Outcome], tmp_path: Path, methods: dict[str, Any], changes: dict[str, Any]
+) -> None:
     plan = prepare(hard(methods=methods, **changes))
-    stacked = finished(plan, tmp_path / "stacked", execution=VmapExecution)
+    assert isinstance(choose_execution(plan.stacks[0], None), VmapExecution)
+    stacked = every if methods is EVERY_METHOD else finished(plan, tmp_path / "stacked")
     alone = finished(plan, tmp_path / "alone", execution=LoopExecution)
     assert {name for name, _ in stacked} == set(methods)
     for key, want in alone.items():
@@ -111,9 +121,9 @@ def test_own_steps_by_hand_are_one_by_one(
         check(hand[key], want)
 
 
-def test_methods_do_differ(tmp_path: Path) -> None:
+def test_methods_do_differ(every: dict[tuple[str, int], Outcome]) -> None:
     """What the other tests compare is not the same for want of an effect."""
-    found = run(hard(methods=EVERY_METHOD), tmp_path)
+    found = every
     for one, other in combinations(EVERY_METHOD, 2):
         a, b = found[one, 0], found[other, 0]
         models = {k: (v, b.tensors[k]) for k, v in a.tensors.items() if k.startswith("params")}
@@ -194,22 +204,23 @@ def test_as_few_stacks_as_phases_and_shapes_allow(grid: dict[str, Any], stacks: 
 
 
 def test_the_order_of_methods_and_seeds_is_of_no_concern(tmp_path: Path) -> None:
-    forth = run(hard(methods=EVERY_METHOD, seeds=[0, 1]), tmp_path / "forth")
-    back = run(hard(methods=dict(reversed(EVERY_METHOD.items())), seeds=[1, 0]), tmp_path / "back")
+    forth = run(hard(methods=SOME, seeds=[0, 1]), tmp_path / "forth")
+    back = run(hard(methods=dict(reversed(SOME.items())), seeds=[1, 0]), tmp_path / "back")
     assert forth.keys() == back.keys()
     for key, want in forth.items():
         check(back[key], want)
 
 
-def test_blocks_and_strides_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_strides_change_nothing(
+    every: dict[tuple[str, int], Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few clients at a time, one iteration at a time: how the work is cut is of no concern."""
-    e = hard(methods=EVERY_METHOD)
-    whole = run(e, tmp_path / "whole")
     monkeypatch.setattr("coterie.engine.simulator.BLOCK_BYTES", 1500)
     monkeypatch.setattr("coterie.engine.simulator.LONGEST", 1)
-    cut = run(e, tmp_path / "cut")
-    for key, want in whole.items():
-        check(cut[key], want)
+    cut = run(hard(methods=SOME), tmp_path)
+    assert {name for name, _ in cut} == set(SOME)
+    for key, got in cut.items():
+        check(got, every[key])
 
 
 class Cramped(AnalyticExecution):
@@ -225,7 +236,7 @@ class Cramped(AnalyticExecution):
 
 
 def test_out_of_memory_it_goes_on_with_fewer_clients_at_a_time(tmp_path: Path) -> None:
-    plan = prepare(hard(methods=EVERY_METHOD, model__dropout=0.0))
+    plan = prepare(hard(methods=SOME, model__dropout=0.0))
     whole = finished(plan, tmp_path / "whole", execution=by_hand)
     watcher = Watcher()
 

@@ -16,7 +16,7 @@ from coterie.engine.layout import take_clients
 from coterie.engine.simulator import Simulator
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.schedule import Meeting
-from tests.engine.small import EVERY_METHOD, experiment, hard, simulator
+from tests.engine.small import EVERY_METHOD, KINDS, experiment, hard, simulator
 from tests.trees import clone, same
 
 
@@ -233,10 +233,10 @@ def test_neighbours_that_mix_write_that_down_too() -> None:
 
 
 def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, without_proxy = [], {k: v for k, v in EVERY_METHOD.items() if k not in ("FML", "ProxyFL")}
+    found, some = [], {name: EVERY_METHOD[name] for name in (*KINDS, "DisPFL", "IFCA", "FedProto")}
     for chunk in (256 << 20, 1):
         monkeypatch.setattr("coterie.engine.memory_budget.TEMPORARY_BYTES", chunk)
-        s = simulator(hard(methods=without_proxy))
+        s = simulator(hard(methods=some))
         rows = []
         while s.t < s.stack.iterations:
             rows += s.step_to_next_event()

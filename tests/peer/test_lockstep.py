@@ -17,7 +17,7 @@ from coterie.experiment import Experiment, World
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.transport.grpc_client import GrpcTransport
 from coterie.peer.transport.grpc_server import GrpcServer
-from tests.engine.small import EVERY_METHOD, KINDS, Outcome, finished, hard
+from tests.engine.small import EVERY_METHOD, KINDS, Outcome, finished, hard, once
 from tests.peer.in_memory import InMemoryNetwork
 from tests.peer.lockstep import RUN, Host, advance, hosts_of, tensors
 from tests.peer.loopback import FakeCA
@@ -151,7 +151,7 @@ EVERY = hard(methods=EVERY_METHOD)
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Want:
-    return finished(prepare(EVERY), tmp_path_factory.mktemp("simulated"))
+    return once(tmp_path_factory, "every method", EVERY)
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
@@ -181,7 +181,7 @@ MIXED = hard(
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Want:
-    return finished(prepare(MIXED), tmp_path_factory.mktemp("mixed"))
+    return once(tmp_path_factory, "mixed", MIXED)
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
@@ -207,7 +207,7 @@ ROUNDED = hard(
 
 @pytest.fixture(scope="module")
 def rounded(tmp_path_factory: pytest.TempPathFactory) -> Want:
-    return finished(prepare(ROUNDED), tmp_path_factory.mktemp("rounded"))
+    return once(tmp_path_factory, "rounded", ROUNDED)
 
 
 @pytest.mark.parametrize("name", [n for n in worlds(ROUNDED) if "int8" in n or n.startswith("CoBo")])

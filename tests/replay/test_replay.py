@@ -36,6 +36,10 @@ METHODS: dict[str, Any] = {name: {"name": name, **options} for name, options in 
 }
 
 
+ITERATIONS = 22
+"""Long enough for a peer that is killed at the twelfth to come back and exchange."""
+
+
 def lossy() -> InMemoryNetwork:
     """Every sixth call or so is lost, whatever it is."""
     calls = iter(Stream(5, "lost").uniform(10_000).tolist())
@@ -57,7 +61,7 @@ async def live(folder: Path, precision: str = "full", **changes: Any) -> None:
     peers = [
         Peer(
             network,
-            peer_config(i, folder, exchange=exchange, train={"iterations": 30}, save=0.02, **changes),
+            peer_config(i, folder, exchange=exchange, train={"iterations": ITERATIONS}, save=0.02, **changes),
         )
         for i in range(4)
     ]
@@ -68,7 +72,7 @@ async def live(folder: Path, precision: str = "full", **changes: Any) -> None:
             await eventually(lambda: (victim / "model.safetensors").exists())
             await node.trainer.at(node.trainer.now.t + 3)
             await eventually(lambda: copied(victim / "model.safetensors", folder / "older"))
-            await node.trainer.at(16)
+            await node.trainer.at(12)
         shutil.move(folder / "older", victim / "model.safetensors")
         again = Peer(network, peers[2].config)
         nodes.append(await stack.enter_async_context(again.running()))
@@ -85,11 +89,11 @@ def test_every_method_again(method: str, tmp_path: Path) -> None:
     for one in found.values():
         assert one.agrees, one
         assert one.parted is None, one
-        assert one.t == 30
+        assert one.t == ITERATIONS
     assert found["p2"].lives == 2
-    assert found["p2"].steps > 30  # the steps between the older model and the kill were taken twice
+    assert found["p2"].steps > ITERATIONS  # the steps between the older model and the kill were taken twice
     if method not in ("Local", "Pooled"):
-        assert sum(one.mixes for one in found.values()) >= 6
+        assert sum(one.mixes for one in found.values()) >= 4
     if resolve("algorithm", METHODS[method]["name"])().listens:
         assert sum(one.adoptions for one in found.values()) >= 4
 

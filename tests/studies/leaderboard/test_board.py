@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from coterie.core.errors import ConfigError, RunError
 from coterie.runs import Run
 from coterie.studies.leaderboard.pieces import TIMING, trials
+from coterie.studies.leaderboard.report import Board
 from coterie.studies.sweep.folder import Job
 from coterie.studies.sweep.runner import SweepStopped
 from coterie.studies.sweep.worker import JobEvent
 from coterie.studies.tuning.trials import best
+from tests.sharing import made_once
 from tests.studies.leaderboard.small import COLUMNS, board, cells
 from tests.studies.sweep.small import Shown
 
@@ -53,6 +56,22 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(__import__("sys").modules, "board_methods", raising=False)
 
 
+@pytest.fixture
+def two(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Board:
+    """A finished board of column two alone, in the folder of the test."""
+    shutil.copytree(
+        made_once(tmp_path_factory, "board", lambda folder: board(folder, "two")),
+        tmp_path,
+        dirs_exist_ok=True,
+    )
+    return again(tmp_path)
+
+
+def again(folder: Path, **more: Any) -> Board:
+    """Resume a board as it was begun."""
+    return board(folder, methods=(), seeds=None, own_columns=None, resume=True, **more)
+
+
 def jobs(folder: Path) -> list[Job]:
     manifest = json.loads((folder / "board" / "manifest.json").read_text())
     return [Job(**job) for job in manifest["jobs"]]
@@ -77,8 +96,8 @@ def test_every_method_is_tuned_alike_and_run_on_fresh_seeds(tmp_path: Path) -> N
     assert json.loads((tmp_path / "board" / "leaderboard.json").read_text()) == json.loads(json.dumps(values))
 
 
-def test_the_chosen_candidate_is_the_best_on_validation_data(tmp_path: Path) -> None:
-    found = board(tmp_path, "two")
+def test_the_chosen_candidate_is_the_best_on_validation_data(two: Board, tmp_path: Path) -> None:
+    found = two
     tuning, figures, *_ = jobs(tmp_path)
     judged = trials([tuning], tmp_path / "board" / "jobs")
     for label, of in judged.items():
@@ -91,8 +110,8 @@ def test_the_chosen_candidate_is_the_best_on_validation_data(tmp_path: Path) -> 
     )
 
 
-def test_cells_are_those_of_the_run(tmp_path: Path) -> None:
-    found = board(tmp_path, "two")
+def test_cells_are_those_of_the_run(two: Board, tmp_path: Path) -> None:
+    found = two
     summary = Run(tmp_path / "board" / "jobs" / "two-figures").summary()["methods"]
     for label, cell in cells(found, "two").items():
         assert cell["personal"]["mean"] == summary[label]["personal"]["mean"]
@@ -104,8 +123,8 @@ def test_cells_are_those_of_the_run(tmp_path: Path) -> None:
     assert cells(found, "two")["Local"]["gradients"] == 20 - 2 * 3
 
 
-def test_ranks_losses_and_the_best_of_a_column(tmp_path: Path) -> None:
-    found = board(tmp_path, "two")
+def test_ranks_losses_and_the_best_of_a_column(two: Board) -> None:
+    found = two
     own = cells(found, "two")
     contest = {k: c["personal"]["mean"] for k, c in own.items() if k not in found.values["references"]}
     first = max(contest, key=lambda k: contest[k])
@@ -117,23 +136,20 @@ def test_ranks_losses_and_the_best_of_a_column(tmp_path: Path) -> None:
         assert found.values["methods"][label]["regret"]["points"] == own[label]["loss"]
 
 
-def test_a_finished_board_is_not_run_again(tmp_path: Path) -> None:
-    first = board(tmp_path, "two")
+def test_a_finished_board_is_not_run_again(two: Board, tmp_path: Path) -> None:
     shown = Shown()
-    again = board(tmp_path, methods=(), seeds=None, own_columns=None, resume=True, view=shown)
+    found = again(tmp_path, view=shown)
     assert not shown.events
-    assert cells(again, "two") == cells(first, "two")
+    assert cells(found, "two") == cells(two, "two")
 
 
-def test_a_stopped_board_goes_on_to_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    whole.mkdir()
-    cut.mkdir()
+def test_a_stopped_board_goes_on_to_the_same_numbers(two: Board, tmp_path: Path) -> None:
+    (cut := tmp_path / "cut").mkdir()
     stopping = Shown(lambda event: _interrupt())
     with pytest.raises(SweepStopped, match="everything is saved"):
         board(cut, "two", view=stopping)
     assert json.loads((cut / "board" / "leaderboard.json").read_text())["state"] == "unfinished"
-    assert cells(board(cut, "two", resume=True), "two") == cells(board(whole, "two"), "two")
+    assert cells(board(cut, "two", resume=True), "two") == cells(two, "two")
 
 
 class Order(Shown):
@@ -185,15 +201,14 @@ def _interrupt() -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_a_method_of_ones_own_joins_a_finished_board(tmp_path: Path) -> None:
-    first = board(tmp_path, "two")
+def test_a_method_of_ones_own_joins_a_finished_board(two: Board, tmp_path: Path) -> None:
     shown = Shown()
     found = board(tmp_path, "two", methods=("board_methods:Mine",), resume=True, view=shown)
     mine, timed = cells(found, "two")["Mine"], jobs(tmp_path)[-1].name
     assert {event.job for event in shown.events} == {"two", "two-tuning-2", "two-figures-2", timed}
     assert mine["setting"]["trust"] in (0.1, 0.5, 0.9)
     assert mine["hurt"] is not None  # against Local, which ran before
-    before, after = cells(first, "two")["KD-PDFL"], cells(found, "two")["KD-PDFL"]
+    before, after = cells(two, "two")["KD-PDFL"], cells(found, "two")["KD-PDFL"]
     assert before["personal"] == after["personal"]
 
 
@@ -235,8 +250,8 @@ def test_a_column_without_its_data_says_so_and_the_others_go_on(tmp_path: Path) 
     assert any("column gone is left out" in text and "--data" in text for text in shown.notices)
 
 
+@pytest.mark.usefixtures("two")
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
-    board(tmp_path, "two")
     with pytest.raises(RunError, match="continue it with --resume"):
         board(tmp_path, "two")
 
@@ -246,8 +261,8 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
         board(tmp_path, resume=True)
 
 
+@pytest.mark.usefixtures("two")
 @pytest.mark.parametrize("other", [{"seeds": 3}, {"device": "cuda"}])
 def test_a_board_is_resumed_with_the_sizes_it_was_begun_with(tmp_path: Path, other: dict[str, Any]) -> None:
-    board(tmp_path, "two")
     with pytest.raises(ConfigError, match="this leaderboard was begun with --"):
         board(tmp_path, resume=True, **other)
