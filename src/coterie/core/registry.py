@@ -186,7 +186,7 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
     if called:
         return functools.partial(plugin, **options)
     try:
-        made = TypeAdapter(plugin).validate_python(dict(options))
+        made = _validator(plugin).validate_python(dict(options))
     except ValidationError as error:
         raise ConfigError(explain(error, where, options)) from None
     except ConfigError as error:
@@ -197,6 +197,12 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
         if isinstance(value, bool | str) and type(getattr(made, key, value)) in (int, float):
             raise ConfigError(f"{where}.{key}: expected a number, got {value!r}")
     return made
+
+
+@functools.lru_cache(maxsize=256)
+def _validator(plugin: type) -> TypeAdapter[Any]:
+    """Make what validates the options of a plugin; pydantic takes milliseconds for each."""
+    return TypeAdapter(plugin)
 
 
 def listed(kind: str) -> dict[str, str]:
@@ -410,6 +416,7 @@ def _imported(kind: str, name: str) -> Any:
         raise ConfigError(f"{kind} {name!r}: module {module!r} has no {attribute!r}") from None
 
 
+@functools.cache
 def normalise_name(name: str) -> str:
     """Reduce a name to what is compared of it."""
     plain = "".join(c for c in name.lower() if c not in " -_")
