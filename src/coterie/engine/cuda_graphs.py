@@ -18,7 +18,7 @@ from coterie.core.types import Tensors
 
 __all__ = ["RECORDED_BYTES", "Recorder", "round_up"]
 
-RECORDED_BYTES = 128 << 20
+RECORDED_BYTES = 512 << 20
 """Bytes of state above which the device works longer than Python: nothing is recorded."""
 
 Work: TypeAlias = Callable[..., Tensors]

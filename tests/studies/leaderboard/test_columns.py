@@ -9,7 +9,7 @@ import pytest
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import registered
 from coterie.studies.leaderboard.columns import columns, fitted, methods, size
-from coterie.studies.leaderboard.pieces import BoardRequest, figure_seeds, tuning_seeds
+from coterie.studies.leaderboard.pieces import BoardRequest, due, figure_seeds, tuning_seeds
 from coterie.studies.leaderboard.pieces import label_of as label
 
 FAMILIES = {
@@ -107,6 +107,29 @@ def test_a_proxy_is_named_where_clients_have_several_models() -> None:
 def test_seeds_of_tuning_and_figures_have_none_in_common() -> None:
     request = BoardRequest((), {}, candidates=2, tuning_seeds=3, seeds=1000, device="cpu")
     assert not set(tuning_seeds(request)) & set(figure_seeds(1000))
+
+
+@pytest.mark.parametrize(("most", "shares"), [("", [3]), ("methods_per_job = 2", [2, 1])])
+def test_methods_of_a_column_are_dealt_to_as_many_jobs_as_it_asks_for(
+    tmp_path: Path, most: str, shares: list[int]
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(f'[columns.mine]\ndata.set = "digits"\nmodel = "mlp"\n{most}\n')
+    (mine,) = columns([], file, size(quick=True))
+    asked = {name: name for name in ("Local", "FedAvg", "KD-PDFL")}
+    request = BoardRequest((mine,), asked, candidates=2, tuning_seeds=1, seeds=2, device="cpu")
+    jobs = due(request, mine, [], {}, tmp_path, timed=False)
+    assert [len({label(key) for key in job.setting["methods"]}) for job in jobs] == shares
+    assert {label(key) for job in jobs for key in job.setting["methods"]} == asked.keys()
+
+
+def test_a_number_of_methods_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('[columns.mine]\ndata.set = "digits"\nmethods_per_job = 0\n')
+    with pytest.raises(
+        ConfigError, match=r"columns.mine.methods_per_job: expected a number from 1 on, got 0"
+    ):
+        columns([], file, size(quick=True))
 
 
 def test_candidates_are_named_by_their_methods() -> None:

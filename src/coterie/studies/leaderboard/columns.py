@@ -28,6 +28,8 @@ class Column(NamedTuple):
     title: str
     settings: dict[str, Any]
     """Values of an experiment by their paths."""
+    methods_per_job: int | None = None
+    """How many methods one job takes; None: all. Jobs of a column that takes long can run side by side."""
 
     def experiment(self, methods: Mapping[str, Any], seeds: Sequence[int], device: str) -> Experiment:
         """Build the experiment of this column with these methods, by label, and seeds."""
@@ -128,9 +130,12 @@ def _own(file: Path) -> dict[str, Any]:
 
 
 def _column(name: str, table: Mapping[str, Any], change: Mapping[str, Any]) -> Column:
-    own = {key: value for key, value in table.items() if key not in ("family", "title")}
+    own = {key: value for key, value in table.items() if key not in ("family", "title", "methods_per_job")}
     settings = {**_by_path(_toml()["common"]), **_by_path(own), **change}
-    return Column(name, str(table.get("family", "own")), str(table.get("title", name)), settings)
+    most = table.get("methods_per_job")
+    if not (most is None or (isinstance(most, int) and most > 0)):
+        raise ConfigError(f"columns.{name}.methods_per_job: expected a number from 1 on, got {most!r}")
+    return Column(name, str(table.get("family", "own")), str(table.get("title", name)), settings, most)
 
 
 def _by_path(values: Mapping[str, Any]) -> dict[str, Any]:

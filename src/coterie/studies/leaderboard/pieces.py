@@ -1,5 +1,7 @@
 """Pieces of the board: for each column a job that tunes, then one for the figures, each a batched run.
 
+A column whose jobs take long has several of each, with a few methods each (`methods_per_job`).
+
 In one column every method then runs alone, with one seed: side by side nobody can say who took how long.
 
 In a tuning job every candidate of every method is a method of its own, `LABEL #NUMBER`, so that all of them
@@ -105,13 +107,19 @@ def due(
     tuning, figures = (of_step(jobs, column.name, step) for step in (TUNING, FIGURES))
     tuned, there, out = covered(tuning), covered(figures), {label_of(key) for key in broken}
     if missing := [label for label in request.methods if label not in tuned and label not in out]:
-        return [_tuning(request, column, missing)]
+        return [_tuning(request, column, some) for some in _shares(missing, column)]
     ready = [label for label in tuned if label not in there and label not in broken]
     if ready and all(job.state == "done" for job in tuning):
-        return [_figures(request, column, ready, tuning, home)]
+        return [_figures(request, column, some, tuning, home) for some in _shares(ready, column)]
     if timed and not ready and all(job.state == "done" for job in figures):
         return list(_timings(column, figures, covered(of_step(jobs, column.name, TIMING))))
     return []
+
+
+def _shares(labels: Sequence[str], column: Column) -> Iterator[Sequence[str]]:
+    """Deal methods to as many jobs as the column asks for."""
+    step = column.methods_per_job or len(labels)
+    return (labels[i : i + step] for i in range(0, len(labels), step))
 
 
 def _tuning(request: BoardRequest, column: Column, labels: Sequence[str]) -> Job:
