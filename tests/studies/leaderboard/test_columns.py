@@ -8,6 +8,7 @@ import pytest
 
 from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.registry import registered
+from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 from coterie.studies.leaderboard.columns import columns, fitted, methods, size
 from coterie.studies.leaderboard.pieces import BoardRequest, due, figure_seeds, tuning_seeds
 from coterie.studies.leaderboard.pieces import label_of as label
@@ -90,18 +91,30 @@ def test_two_methods_cannot_have_one_label() -> None:
 
 def test_options_that_count_iterations_follow_the_length_of_the_column() -> None:
     (column,) = columns(["digits-label"], None, size(quick=False))
-    assert fitted("FedAvg+", column) == {"switch": 300}
-    assert fitted("Local", column) == {}
+    assert fitted("FedAvg+", "FedAvg+", column) == {"switch": 300}
+    assert fitted("Local", "Local", column) == {}
 
 
 def test_a_proxy_is_named_where_clients_have_several_models() -> None:
     one, several = columns(["digits-label", "digits-models"], None, size(quick=False))
-    assert fitted("FML", one) == {}
+    assert fitted("FML", "FML", one) == {}
     for name in ("FML", "ProxyFL"):
-        method = {"name": name, **fitted(name, several)}
+        method = {"name": name, **fitted(name, name, several)}
         (world,) = several.experiment({name: method}, [0], "cpu").worlds()
         assert world.algorithm.proxy is not None
         assert world.algorithm.proxy.name == "mlp"
+
+
+def test_an_algorithm_takes_part_a_second_time_with_other_options() -> None:
+    (column,) = columns(["digits-label"], None, size(quick=False))
+    taking_part = methods([])
+    assert taking_part["KD-PDFL (paper)"] == taking_part["KD-PDFL"] == "KD-PDFL"
+    assert methods(["kd_pdfl(paper)"])["KD-PDFL (paper)"] == "KD-PDFL"
+    request = BoardRequest((column,), taking_part, candidates=2, tuning_seeds=1, seeds=2, device="cpu")
+    first, second = request.experiment(column, ["KD-PDFL", "KD-PDFL (paper)"]).worlds()[:2]
+    assert isinstance(first.algorithm, KDPDFL)
+    assert isinstance(second.algorithm, KDPDFL)
+    assert (first.algorithm.reading, second.algorithm.reading) == ("trust", "paper")
 
 
 def test_seeds_of_tuning_and_figures_have_none_in_common() -> None:

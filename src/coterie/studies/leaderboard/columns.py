@@ -76,14 +76,16 @@ def columns(names: Sequence[str], own: Path | None, sizes: Size) -> list[Column]
 
 
 def methods(names: Iterable[str]) -> dict[str, str]:
-    """Name the methods that take part by their labels; none asked for: all that a board needs."""
-    every, told = registered("algorithm"), _toml()["methods"]
+    """Name the algorithms that take part by their labels; none asked for: all that a board needs."""
+    told = _toml()["methods"]
+    variants = {label: options["name"] for label, options in told["variants"].items()}
+    every = {**{name: name for name in registered("algorithm")}, **variants}
     wanted = list(names) or [name for name in every if name not in told["on_request"]]
     always = [name for name in told["always"] if name in every]
     found: dict[str, str] = {}
     for name in (*always, *wanted):
         label = _label(name, every)
-        given = name if ":" in name else label
+        given = name if ":" in name else every[label]
         if found.setdefault(label, given) != given:
             raise ConfigError(f"two methods are called {label!r}: {found[label]} and {given}; rename one")
     for label, name in found.items():
@@ -91,13 +93,15 @@ def methods(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def fitted(method: str, column: Column) -> dict[str, Any]:
-    """Set the options of a method that a column decides: those that count iterations, and the proxy.
+def fitted(label: str, method: str, column: Column) -> dict[str, Any]:
+    """Set the options of a method that its label or a column decides.
 
-    Iterations are shares of all there are; a proxy is named where clients have several models.
+    A column decides options that count iterations, as shares of all there are, and the proxy, where clients
+    have several models.
     """
     told, iterations = _toml()["methods"], column.settings["train.iterations"]
-    found = {option: round(share * iterations) for option, share in told["at"].get(method, {}).items()}
+    own = {key: value for key, value in told["variants"].get(label, {}).items() if key != "name"}
+    found = own | {option: round(share * iterations) for option, share in told["at"].get(method, {}).items()}
     model = column.settings.get("model", {})
     several = isinstance(model, list) or "among" in model
     return found | (told["mixed"].get(method, {}) if several else {})

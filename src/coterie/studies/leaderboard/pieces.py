@@ -61,7 +61,7 @@ class BoardRequest(NamedTuple):
     def experiment(self, column: Column, labels: Iterable[str]) -> Experiment:
         """Build the experiment of a column's figures, untuned."""
         names = {label: self.methods[label] for label in labels}
-        chosen = {label: {"name": name, **fitted(name, column)} for label, name in names.items()}
+        chosen = {label: {"name": name, **fitted(label, name, column)} for label, name in names.items()}
         return column.experiment(chosen, figure_seeds(self.seeds), self.device)
 
 
