@@ -131,7 +131,9 @@ async def advance(
             for star, told in _pairs(meeting, meeting.told):
                 letter = await hosts[star].reply("")
                 for j in told:
-                    if hosts[star].schema.feedback and not (letter := hosts[star].feedback.get(hosts[j].name)):
+                    if hosts[star].schema.feedback and not (
+                        letter := hosts[star].feedback.get(hosts[j].name)
+                    ):
                         continue
                     if j in asked.get(star, ()) and hosts[j].uses("adopt", hosts[star]):
                         assert await transports[star].push(hosts[j].name, addresses[j], letter)

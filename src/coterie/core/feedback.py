@@ -1,8 +1,8 @@
 """Feedback: a message for each neighbour that a star heard, in place of its broadcast.
 
-The `mix` of an algorithm that `feeds_back` reports it beside everything else, from where the runtimes take it
-out and send it one iteration later. It has the names and shapes of what the neighbour sent, so it arrives among
-the neighbour's own messages, whatever the star's architecture; those not `heard` in the report get none.
+The `mix` of an algorithm that `feeds_back` reports it beside everything else, from where the runtimes take
+it out and send it one iteration later. It has the names and shapes of what the neighbour sent, so it arrives
+among the neighbour's own messages, whatever the star's architecture; who is not `heard` in the report gets none.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from coterie.core.feedback import take_feedback
 from coterie.core.types import Info
 from coterie.engine.deliveries import Deliveries
-from coterie.engine.mail import Party, rows_of
+from coterie.engine.mail import Party
 
 __all__ = ["Receivers", "send_back"]
 

@@ -29,8 +29,8 @@ class Unseen:
 
 UNSEEN = cast(Probe, Unseen())
 
-TRAINED = 4
-"""Room for a message that is trained, in messages: itself, a gradient, the optimiser's memory, the result."""
+TRAINED = 3
+"""Room for a message that is trained, in messages: itself, its gradient, and what comes of it."""
 
 
 class Mail(NamedTuple):
@@ -148,9 +148,7 @@ class Party:
         call = partial(_for_each, self.group, stack.task, act, rows_of(self.group.hyper, reader))
         return guard(call, take_clients(self.state, reader), inbox, probe, ctx)
 
-    def _with_lies(
-        self, who: Tensor, honest: Message, t: int | Tensor, other: Task | None = None
-    ) -> Message:
+    def _with_lies(self, who: Tensor, honest: Message, t: int | Tensor, other: Task | None = None) -> Message:
         """Put the lies of attackers among some senders `[S]` in place of their honest messages.
 
         `other`: the task of another architecture whose models the messages are.

@@ -12,9 +12,9 @@ Models of all architectures are trained as they are: no public data, no common m
 
 The objective, the cycle and the peak model are the paper's; the rest is from memory or ours: probabilities
 without a temperature; sizes of models as weights; equal weights in the mean, and that it comes after the
-training and is taken in part (`average`); that only stars train, as often as they exchange, in steps of the
-federation's optimiser from rest, the optimiser's own memory staying that of the client. The peak model is that
-of a client's last exchange while α rose through its upper half; the closing phase begins from it.
+training and is taken in part (`average`); that all clients go on learning between exchanges; plain gradient
+steps, whatever the federation's optimiser. The peak model is that of a client's last exchange while α rose
+through its upper half; the closing phase begins from it.
 
 Khalil, Estiri, Beitollahi, Asadi, Hemati, Li, Zhang, Chen: DFML: decentralized federated mutual learning.
 Transactions on Machine Learning Research 2024.
@@ -23,7 +23,7 @@ Transactions on Machine Learning Research 2024.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import tau as TURN
+from math import pi
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -31,13 +31,13 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
-from coterie.core.ensemble import Learners, log_frequencies, step_together
+from coterie.core.ensemble import answers, ensemble, log_frequencies, step_together
 from coterie.core.feedback import feedback
 from coterie.core.mutual_learning import own_batch
 from coterie.core.registry import register
 from coterie.core.second_model import pack_state, unpack_state
 from coterie.core.task import Task
-from coterie.core.types import Context, Foreign, Inbox, Info, Probe, Start, State, Tensors
+from coterie.core.types import Context, Inbox, Info, Probe, Start, State, Tensors
 
 __all__ = ["DFML"]
 
@@ -80,8 +80,8 @@ class DFML(Algorithm):
         return state if self.tested == "last" else state._replace(memory=peak(state, 0))
 
     def mix(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
-        new, info, answers = self.together(task, state, inbox, probe, ctx)
-        return self.remembering(new, ctx), {**info, **(feedback(answers) if self.feeds_back else {})}
+        new, info, back = self.together(task, state, inbox, probe, ctx)
+        return self.remembering(new, ctx), {**info, **(feedback(back) if self.feeds_back else {})}
 
     def adopt(self, task: Task, state: State, inbox: Inbox, probe: Probe, ctx: Context) -> tuple[State, Info]:
         if not self.listens:
@@ -97,37 +97,25 @@ class DFML(Algorithm):
     ) -> tuple[State, Info, Inbox]:
         """Train the own model and those heard, and put the trained ones in the places of those heard."""
         loss = probe.mean(task.look(lambda its, one: its.losses(one, probe.x, probe.y), state, inbox))
-        inbox = inbox._replace(heard=inbox.heard & torch.isfinite(loss))
-        ours, alpha = task.select(state, self.share), self.alpha(ctx).to(loss.dtype)
-        own = {k: torch.cat([ours[k][None], m]) for k, m in inbox.messages.items()}
-        first = Learners.of(task, state, own, torch.cat([inbox.own.new_ones(1), inbox.own]))
-        present = {i: theirs for i, theirs in enumerate(inbox.foreign) if theirs.messages}
-        everybody = [first]
-        for i, (messages, mask) in present.items():
-            its = task.foreign[i]
-            everybody.append(Learners.of(its, its.blank(messages), messages, mask & inbox.heard))
-        size = torch.stack([some.size[-len(loss) :] for some in everybody]).sum(dim=0)
+        heard, alpha = inbox.heard & torch.isfinite(loss), self.alpha(ctx).to(loss.dtype)
+        inbox = inbox._replace(heard=heard)
+        everybody = ensemble(task, state, task.select(state, self.share), inbox)
+        size = torch.stack([some.size[-len(heard) :] for some in everybody]).sum(dim=0)
+        weight = size / (size.sum() + everybody[0].size[0])
         labels = log_frequencies(probe, task.logits(state, probe.x[:1]).shape[-1])
         for step in range(self.steps):
             batch = own_batch(probe, ctx, step, self.batch, self.rate)
             everybody = step_together(everybody, batch, alpha, labels)
-        sent = everybody[0].nearer(own, self.average)
-        mine = State(*({k: v[0] for k, v in part.items()} for part in everybody[0].models))
-        mine = task.merge(mine, {k: m[0] for k, m in sent.items()})
-        foreign = list(inbox.foreign)
-        for (i, (messages, mask)), some in zip(present.items(), everybody[1:], strict=True):
-            foreign[i] = Foreign(some.nearer(messages, self.average), mask)
-        answers = Inbox({k: m[1:] for k, m in sent.items()}, inbox.heard, inbox.slot, tuple(foreign))
+        mine, back = answers(everybody, inbox, self.average)
         new = state._replace(
-            params=chosen(inbox.heard.any(), mine.params, state.params),
-            buffers=chosen(inbox.heard.any(), mine.buffers, state.buffers),
+            params=chosen(heard.any(), mine.params, state.params),
+            buffers=chosen(heard.any(), mine.buffers, state.buffers),
         )
-        info = {"distance": loss, "weight": size / (size.sum() + first.size[0]), "alpha": alpha}
-        return new, {**info, "heard": inbox.heard}, answers
+        return new, {"distance": loss, "weight": weight, "alpha": alpha, "heard": heard}, back
 
     def alpha(self, ctx: Context) -> Tensor:
         """Compute α `[]` of the exchange that was begun last."""
-        place = TURN * (ctx.t // ctx.every).double() / self.period
+        place = 2 * pi * (ctx.t // ctx.every).double() / self.period
         return self.low + (self.high - self.low) * (1 - place.cos()) / 2
 
     def remembering(self, state: State, ctx: Context) -> State:
@@ -157,7 +145,7 @@ class DFML(Algorithm):
 
 
 def peak(state: State, kept: int) -> Tensors:
-    """Pack a model for the memory; `kept`: 1 for a peak model, 0 where there is none yet, or none any more."""
+    """Pack a model for the memory; `kept`: 1 for a peak model, 0 where there is none now."""
     flag = torch.full_like(next(iter(state.params.values())).flatten()[0], kept)
     return {**pack_state("peak", state._replace(optim={})), "peak.kept": flag}
 
