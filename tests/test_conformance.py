@@ -28,6 +28,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"choice": "best", "adoption": "mix", "steps": 3, "batch": 5},
         {"steps": 0, "share": "base", "adoption": "average"},
     ],
+    "DFML": [
+        {"average": 0.0, "tested": "last", "steps": 3},
+        {"period": 2, "high": 0.8, "low": 0.2, "adoption": "mix", "steps": 2, "batch": 5},
+        {"period": 2, "average": 1.0, "share": "base", "adoption": "average", "steps": 3},
+        {"adoption": "ignore", "steps": 0},
+    ],
     "DisPFL": [{"regrow": "random", "adoption": "ignore"}, {"layers": "uniform", "adoption": "average"}],
     "APFL": [{"adapt": "round", "decay": 0.02, "adoption": "mix"}, {"adapt": "never", "share": "base"}],
     "DFedAvgM": [{"weights": "metropolis", "adoption": "mix"}],

@@ -40,15 +40,16 @@ __all__ = [
 ]
 
 EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in registered("algorithm")} | {
+    "DFML": {"steps": 2, "period": 2},
     "DisPFL": {"density": 90},
     "FedAvg+": {"switch": 12},
 }
 """Every method there is; FedAvg+ turns to Reptile half-way. Of five units some would have no input with
 half of the weights: then rounding decides on which side of ReLU's corner a normalised unit lies."""
 
-KINDS = ("Local", "FedAvg", "KD-PDFL", "Ditto", "PENS", "L2C", "CoBo")
-"""One each that sends nothing, averages, looks, has a second model, asks some, holds samples out, answers:
-for what costs seconds a method. All methods are in tests/replay, in lockstep and in the conformance suite."""
+KINDS = ("Local", "FedAvg", "KD-PDFL", "Ditto", "PENS", "L2C", "CoBo", "DFML")
+"""One each that sends nothing, averages, looks, has a second model, asks some, holds samples out, answers, and
+feeds back: for what costs seconds a method. All methods are in tests/replay, lockstep and the conformance suite."""
 
 PLAIN: dict[str, Any] = {
     "seeds": [0],

@@ -32,6 +32,8 @@ class Host:
         self.name, self.local_client = name, local_client
         self.schema = schema_of(local_client.client)
         self.pushed: list[ModelEnvelope] = []
+        self.feedback: dict[str, ModelEnvelope] = {}
+        """What goes back to each of those heard in the last mix, by name."""
 
     @property
     def architecture(self) -> int:
@@ -45,6 +47,15 @@ class Host:
     def sealed(self, schema: Schema, message: Message) -> ModelEnvelope:
         """A message of this moment."""
         return codec.seal(schema, self.name, RUN, self.local_client.now.version, message)
+
+    def mix(self, slots: Mapping[str, int], letters: Sequence[ModelEnvelope]) -> None:
+        """Mix, and seal what goes back."""
+        self.local_client.mix([_received(slots, letter) for letter in letters])
+        self.feedback = {
+            letter.sender: self.sealed(self.schema.of_architecture(letter.architecture), back)
+            for letter, back in zip(letters, self.local_client.feedback, strict=False)
+            if back is not None
+        }
 
     def question(self) -> ModelEnvelope | None:
         """What it asks, if its method has a question."""
@@ -113,13 +124,17 @@ async def advance(
                 for star, heard in _pairs(meeting, meeting.heard)
             }
             for star, letters in replies.items():  # only now: everybody read the models from before
-                hosts[star].local_client.mix([_received(slots, letter) for letter in letters])
+                hosts[star].mix(slots, letters)
             asked = {star: who for star, who in asked.items() if replies[star]}
         else:
             meeting = schedule.meeting(t - 1)
             for star, told in _pairs(meeting, meeting.told):
                 letter = await hosts[star].reply("")
                 for j in told:
+                    if hosts[star].schema.feedback and not (
+                        letter := hosts[star].feedback.get(hosts[j].name)
+                    ):
+                        continue
                     if j in asked.get(star, ()) and hosts[j].uses("adopt", hosts[star]):
                         assert await transports[star].push(hosts[j].name, addresses[j], letter)
             for host in hosts:

@@ -82,6 +82,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "exchange__probe": 5,
         "attack": {"name": "gaussian_noise", "share": 0.3},
     },
+    "feedback of attackers, also to other architectures": {
+        "model": [{"name": "mlp", "hidden": [5], "norm": "batch"}, {"name": "mlp", "hidden": [4, 3]}],
+        "methods": {
+            "whole": {"name": "DFML", "steps": 2, "tested": "last"},
+            "mixed": {"name": "DFML", "steps": 1, "adoption": "mix", "period": 3},
+        },
+        "exchange__precision": "half",
+        "exchange__probe": 5,
+        "attack": {"name": "gaussian_noise", "share": 0.4},
+    },
+    "feedback in part": {
+        "methods": {"DFML": {"steps": 2, "share": "base", "average": 1.0, "adoption": "average"}},
+        "attack": {"name": "model_replacement", "share": 0.4},
+    },
     "means of all kinds, much is set": {
         "methods": {
             "degrees": {"name": "Gossip", "weights": "metropolis", "adoption": "mix"},
@@ -192,7 +206,7 @@ def test_every_method_with_mixed_models_in_memory_as_in_the_simulator(
 
 
 @pytest.mark.usefixtures("outside")
-@pytest.mark.parametrize("method", ["FedAvg", "KD-PDFL", "CoBo"])
+@pytest.mark.parametrize("method", ["FedAvg", "KD-PDFL", "CoBo", "DFML"])
 def test_mixed_models_over_grpc_as_in_the_simulator(method: str, mixed: Want, tmp_path: Path) -> None:
     check(worlds(MIXED)[method], over_grpc, tmp_path, mixed)
 

@@ -232,7 +232,7 @@ def test_caps_are_those_of_the_largest_architecture_that_is_heard() -> None:
 MODELS = [{"name": "mlp", "hidden": [5]}, {"name": "mlp", "hidden": [4, 3]}]
 
 
-@pytest.mark.parametrize("method", ["KD-PDFL", "FedAvg"])
+@pytest.mark.parametrize("method", ["KD-PDFL", "FedAvg", "DFML"])
 def test_mixed_peers_learn_exchange_and_are_computed_again(tmp_path: Path, method: str) -> None:
     async def main() -> list[Node]:
         network = InMemoryNetwork()

@@ -8,7 +8,7 @@
     reply     answer the question; as a rule with the offer   t ≡ 0 (mod T_ex), neighbours
     mix       look at the replies, choose, average            t ≡ 0 (mod T_ex), the star
     offer     make the message to send                        t ≡ 1 (mod T_ex), the star
-    adopt     take the star's broadcast                       t ≡ 1 (mod T_ex), neighbours
+    adopt     take the star's broadcast, or its feedback      t ≡ 1 (mod T_ex), neighbours
     model     name the model that is tested, saved and exported
     predict   score samples with it
 
@@ -159,6 +159,11 @@ class Algorithm(ABC):
     def answers(self) -> bool:
         """True if replies depend on the star's question; if not, it asks none, and a reply is the offer."""
         return type(self).reply is not Algorithm.reply
+
+    @property
+    def feeds_back(self) -> bool:
+        """True if `mix` reports `feedback`: a message for each neighbour heard, in place of the broadcast."""
+        return False
 
     @property
     def proxy(self) -> ModelChoice | None:

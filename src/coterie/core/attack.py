@@ -3,6 +3,7 @@
     trains  whether it takes local steps at all                every ordinary iteration
     labels  rename its own training samples                    before the first iteration
     offer   make a message in place of its algorithm's own     when it is asked, and when it broadcasts
+                                                              or gives feedback
 
 In all else an attacker does as its algorithm says: it asks, looks, mixes and adopts like everybody, and is
 a member in good standing. Every message is well formed, so only what is in it can give the sender away.
@@ -42,6 +43,13 @@ class Attack:
     def offer(self, task: Task, state: State, honest: Message, probe: Probe, ctx: Context) -> Message:
         """Make what an attacker sends in place of `honest`, its algorithm's; `probe`: its own samples."""
         return honest
+
+    def feedback(self, task: Task, honest: Message, probe: Probe, ctx: Context) -> Message:
+        """Make what it sends in place of `honest` feedback to a client of another architecture.
+
+        `task`: of that architecture, of which an attacker has no model but this one, so it takes it for its own.
+        """
+        return self.offer(task, task.merge(task.blank(honest), honest), honest, probe, ctx)
 
 
 def attackers(clients: int, share: float, seed: int) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
 from coterie.core.task import Objective, Task
+from coterie.core.types import Batch, Context, Probe
 
-__all__ = ["divergence", "proxy_of", "taught"]
+__all__ = ["divergence", "own_batch", "proxy_of", "taught"]
 
 
 def divergence(teacher: Tensor, student: Tensor) -> Tensor:
@@ -23,6 +25,15 @@ def taught(task: Task, teacher: Tensor, label: Tensor | float, other: Tensor | f
         return label * task.kind.mean_loss(outputs, y) + other * divergence(teacher, outputs)
 
     return objective
+
+
+def own_batch(probe: Probe, ctx: Context, step: int, size: int, rate: Tensor | float) -> Batch:
+    """Draw a mini-batch of so many own samples for a step of size `rate` within an exchange."""
+    u = ctx.stream(f"batch {step}").uniform(size)
+    real = (~probe.mask).long().argsort(stable=True)  # padding comes last
+    rows = real[(u * probe.mask.sum()).long()]
+    key = ctx.stream(f"key {step}").words(1)[0]
+    return Batch(probe.x[rows], probe.y[rows], torch.ones_like(probe.size) * rate, key)
 
 
 def proxy_of(task: Task) -> Task:

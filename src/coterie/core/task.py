@@ -357,7 +357,7 @@ class Task:
         seen = self.map_over_messages(partial(see, self), state, inbox.messages)
         for task, theirs in zip(self.foreign, inbox.foreign, strict=False):
             if theirs.messages:
-                blank = task._blank(theirs.messages)
+                blank = task.blank(theirs.messages)
                 found = task.map_over_messages(partial(see, task), blank, theirs.messages)
                 if found.shape != seen.shape:
                     raise ConfigError(
@@ -368,7 +368,7 @@ class Task:
                 seen = torch.where(mask, found, seen)
         return seen
 
-    def _blank(self, message: Message) -> State:
+    def blank(self, message: Message) -> State:
         """Make a state to put a foreign message into, which must hold the whole model."""
         if missing := [name for name in self.names() if name not in message]:
             raise ConfigError(

@@ -32,7 +32,9 @@ Message: TypeAlias = dict[str, Tensor]
 """Named floating-point tensors that travel, and nothing else."""
 
 Info: TypeAlias = dict[str, Tensor]
-"""Named tensors that are only reported, such as losses, distances, weights: they feed metrics and plots."""
+"""Named tensors that are only reported, such as losses, distances, weights: they feed metrics and plots.
+
+But for the `feedback` of a method that `feeds_back`, which the runtimes take out and send."""
 
 
 class Context(NamedTuple):

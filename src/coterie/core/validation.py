@@ -15,6 +15,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError, ModelError
+from coterie.core.feedback import take_feedback
 from coterie.core.measuring import measure_client
 from coterie.core.registry import describe_type, user_code
 from coterie.core.task import Task
@@ -89,6 +90,10 @@ class ValidatingAlgorithm(Algorithm):
     def answers(self) -> bool:
         return self.inner.answers
 
+    @property
+    def feeds_back(self) -> bool:
+        return self.inner.feeds_back
+
     def question(self, task: Task, state: State, probe: Probe, ctx: Context) -> Message:
         return self._message("question", self.inner.question(task, state, probe, ctx))
 
@@ -149,7 +154,16 @@ class ValidatingAlgorithm(Algorithm):
         for name in ("weight", "distance", "heard"):
             _of_shape(what, info, name, [senders])
         _of_shape(what, info, "confidence", [])
+        self._validate_feedback(what, act == "mix" and self.inner.feeds_back, inbox, info)
         return new, info
+
+    def _validate_feedback(self, what: str, wanted: bool, inbox: Inbox, info: Info) -> None:
+        """Raise unless what goes back has the names and shapes of what was heard, or is not there."""
+        found = take_feedback(info)[1]
+        heard = (("own", inbox.messages), *enumerate(theirs.messages for theirs in inbox.foreign))
+        for way, messages in heard:
+            back: Any = found.get(way, {})
+            same_tensors(f"{what}: feedback (`feeds_back` is {wanted})", back, messages if wanted else {})
 
 
 def same_tensors(what: str, given: Any, wanted: Tensors) -> Tensors:

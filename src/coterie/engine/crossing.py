@@ -7,7 +7,7 @@ asked for: messages like its own arrive as ever, others as `Inbox.foreign` if it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +30,7 @@ from coterie.engine.deliveries import (
     to_stars,
 )
 from coterie.engine.exchange import Address, Draws, Exchanges, asked, chosen_among, chunks
+from coterie.engine.feedback import Receivers, send_back
 from coterie.engine.layout import write_clients
 from coterie.engine.mail import Party, rows_of
 from coterie.schedule import Meeting
@@ -65,6 +66,9 @@ class MixedGroup:
             "adopt": [[self._way(a, b, "offers") for b in every] for a in every],
         }
         """By act, reader's and sender's architecture."""
+        if self.group.algorithm.feeds_back:
+            heard = zip(*self.ways["mix"], strict=True)
+            self.ways["adopt"] = [[None if way is None else "own" for way in by] for by in heard]
 
     def _way(self, reader: int, sender: int, kind: str) -> Way:
         ours, theirs = self.parties[reader], self.parties[sender]
@@ -89,6 +93,13 @@ class MixedGroup:
         mine = (self.architecture[to.reader] == party).nonzero()[:, 0]
         own = Deliveries(*(column[mine] for column in to))
         return mine, own._replace(reader=self.place[own.reader])
+
+    def receivers(self, star: int, to: Deliveries) -> Iterator[Receivers]:
+        """Part those who were heard by stars of one architecture by their own."""
+        sender = to.sender.flatten()
+        for b, party in enumerate(self.parties):
+            among = self.architecture[sender] == b
+            yield Receivers(party, self.ways["mix"][star][b], among, self.place[sender])
 
     def architectures(self, world: int) -> Tensor:
         """Look up the architecture of each client of the group's world of that place, `[M]`."""
@@ -144,9 +155,10 @@ class Crossings:
             )
             for w, m in enumerate(mixed.group.members):
                 meeting, architecture = met[m.id], mixed.architectures(w)
-                between = messages_sent(meeting, act)
+                between = messages_sent(m.algorithm, meeting, act)
                 star, neighbour = architecture[meeting.star, None], architecture[meeting.neighbour]
-                weights = offers[star] * m.algorithm.listens
+                told = neighbour if m.algorithm.feeds_back else star
+                weights = offers[told] * m.algorithm.listens
                 if act == "mix":
                     weights = questions[star] + replies[neighbour]
                 sent.append(int((between * weights).sum()))
@@ -174,6 +186,8 @@ class Crossings:
     def _deliver(self, met: Meetings, t: int, address: Address, act: Act) -> list[dict[str, Any]]:
         rows = []
         for mixed in self.groups:
+            for party in mixed.parties if act == "mix" else ():
+                party.given.zero_()
             to = address(mixed.first, [met[m.id] for m in mixed.group.members])
             read = [self._read(mixed, a, to, act, t) for a in range(len(mixed.parties))]
             for change in (change for changes, _ in read for change in changes):
@@ -200,6 +214,8 @@ class Crossings:
         for some in chunks(party, len(own.reader), inbox * own.sender.shape[1]):
             part = Deliveries(*(column[some] for column in own))
             new, info = self._batch(mixed, a, part, act, t)
+            if act == "mix" and party.group.algorithm.feeds_back:
+                info = send_back(party, part, info, t, mixed.receivers(a, part))
             changes.append(Change(party, party.stack.to_device(part.reader), new))
             infos.append(info)
         info = reported({k: torch.cat([i[k] for i in infos]) for k in infos[0]})
@@ -216,6 +232,8 @@ class Crossings:
         foreign = [Foreign({}, nothing)] * (
             len(party.stack.task.foreign) if party.group.algorithm.crosses else 0
         )
+        if act == "adopt" and party.group.algorithm.feeds_back:
+            return party.read(*party.returned(to), probe, act, t, tuple(foreign))
         architecture = mixed.architecture[to.sender.flatten()]
         for b, other in enumerate(mixed.parties):
             way, mask = mixed.ways[act][a][b], to.heard.flatten() & (architecture == b)

@@ -54,6 +54,8 @@ class Deliveries(NamedTuple):
     """`[R, K]`: the senders' numbers in their world"""
     heard: Tensor
     """`[R, K]`"""
+    told: Tensor
+    """`[R, K]`: of the senders, those who take what this reader, a star, sends one iteration later"""
 
 
 def to_stars(first: Sequence[int], meetings: Sequence[Meeting]) -> Deliveries:
@@ -63,11 +65,11 @@ def to_stars(first: Sequence[int], meetings: Sequence[Meeting]) -> Deliveries:
     # Not `repeat_interleave`, which takes milliseconds where there are many cores.
     offset, world = (torch.from_numpy(np.repeat(part, sizes)) for part in (first, range(len(meetings))))
     star = torch.cat([m.star for m in meetings])
-    slot, heard = (
+    slot, heard, told = (
         torch.cat([pad(part, (0, width - part.shape[1])) for part in parts])
-        for parts in ([m.neighbour for m in meetings], [m.heard for m in meetings])
+        for parts in zip(*((m.neighbour, m.heard, m.told) for m in meetings), strict=True)
     )
-    return Deliveries(world, star + offset, star, slot + offset[:, None], slot, heard)
+    return Deliveries(world, star + offset, star, slot + offset[:, None], slot, heard, told)
 
 
 def to_neighbours(first: Sequence[int], meetings: Sequence[Meeting]) -> Deliveries:
@@ -79,7 +81,7 @@ def to_neighbours(first: Sequence[int], meetings: Sequence[Meeting]) -> Deliveri
         rows.append((torch.full_like(client, w), client + begin, client, star + begin, star))
     world, reader, client, sender, slot = (torch.cat(column) for column in zip(*rows, strict=True))
     heard = torch.ones_like(slot, dtype=torch.bool)
-    return Deliveries(world, reader, client, sender[:, None], slot[:, None], heard[:, None])
+    return Deliveries(world, reader, client, sender[:, None], slot[:, None], *[heard[:, None]] * 2)
 
 
 def rounded_up(to: Deliveries) -> Deliveries:
@@ -87,8 +89,8 @@ def rounded_up(to: Deliveries) -> Deliveries:
     count, width = to.sender.shape
     more = (0, round_up(width, 8) - width) if width > 1 else (0, 0)
     rows = torch.arange(round_up(count, 16)).clamp_max(count - 1)
-    wide = to._replace(sender=pad(to.sender, more), slot=pad(to.slot, more), heard=pad(to.heard, more))
-    return Deliveries(*(column[rows] for column in wide))
+    wide = (pad(part, more) for part in (to.sender, to.slot, to.heard, to.told))
+    return Deliveries(*(column[rows] for column in (to.world, to.reader, to.client, *wide)))
 
 
 def reported(info: Info) -> Info:
@@ -108,9 +110,15 @@ def restricted(meeting: Meeting, allowed: Tensor) -> Meeting:
     return meeting._replace(asked=meeting.asked & allowed, heard=heard, told=told)
 
 
-def messages_sent(meeting: Meeting, act: Act) -> Tensor:
-    """Find the pairs `[S, K]` with a message: all asked reply; a star that heard one sends to them."""
-    return meeting.asked if act == "mix" else meeting.asked & meeting.heard.any(dim=1, keepdim=True)
+def messages_sent(algorithm: Algorithm, meeting: Meeting, act: Act) -> Tensor:
+    """Find the pairs `[S, K]` with a message: all asked reply; a star that heard one sends to them.
+
+    Its feedback goes to those whom it heard.
+    """
+    if act == "mix":
+        return meeting.asked
+    heard = meeting.heard
+    return heard if algorithm.feeds_back else meeting.asked & heard.any(dim=1, keepdim=True)
 
 
 def gradients_taken(algorithm: Algorithm, meeting: Meeting) -> int:

@@ -29,6 +29,7 @@ from coterie.engine.deliveries import (
     to_neighbours,
     to_stars,
 )
+from coterie.engine.feedback import Receivers, send_back
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, WorldSlot, take_clients, write_clients
 from coterie.engine.mail import Mail, Party, rows_of
 from coterie.engine.memory_budget import chunk_size, nbytes
@@ -110,11 +111,11 @@ class Exchanges:
 
         As between real peers, there is no broadcast where nobody listens.
         """
-        different = {id(meeting): meeting for meeting in met.values()}
-        counts = {number: int(messages_sent(meeting, act).sum()) for number, meeting in different.items()}
         sent = []
         for party in self.parties:
             group, mail = party.group, party.mail
+            different = {id(met[m.id]): met[m.id] for m in group.members}
+            counts = {k: int(messages_sent(group.algorithm, m, act).sum()) for k, m in different.items()}
             each = mail.question + mail.reply if act == "mix" else mail.weight * group.algorithm.listens
             sent += [each * counts[id(met[m.id])] for m in group.members]
         return torch.tensor(sent)
@@ -138,6 +139,8 @@ class Exchanges:
         rows = []
         for party in self.parties:
             if party.room(act):
+                if act == "mix":
+                    party.given.zero_()
                 to = address(_first(party.group), [met[m.id] for m in party.group.members])
                 info = self._read(party, to, act, t)
                 rows += [{**row, "t": t, "kind": act} for row in reports(party.group, to, info)]
@@ -151,6 +154,10 @@ class Exchanges:
         for some in chunks(party, len(to.reader), party.room(act) * to.sender.shape[1]):
             part = Deliveries(*(column[some] for column in to))
             new, info = self._batch(party, part, act, t)
+            if act == "mix" and party.group.algorithm.feeds_back:
+                sender = part.sender.flatten()
+                everybody = Receivers(party, "own", torch.ones_like(sender, dtype=torch.bool), sender)
+                info = send_back(party, part, info, t, [everybody])
             results.append((self.stack.to_device(part.reader), new))
             found_parts.append(info)
         for reader, new in results:  # only now: everybody read the models from before
@@ -175,7 +182,7 @@ class Exchanges:
     def _turn(self, party: Party, act: Act, reader: Tensor, *given: Tensor) -> Info:
         """Change readers, given on the device with their senders `[R, K]`, slots, what was heard, and t."""
         *columns, t = given
-        to = Deliveries(reader, reader, reader, *columns)
+        to = Deliveries(reader, reader, reader, *columns, columns[-1])  # nobody gives feedback here
         new, info = self._batch(party, to, act, t)
         write_clients(party.state, reader, new)
         return info
@@ -184,6 +191,8 @@ class Exchanges:
         probe = party.probe(to.reader, t)
         if act == "mix" and party.group.algorithm.answers:
             messages = self._replies(party, to, probe, t)
+        elif act == "adopt" and party.group.algorithm.feeds_back:
+            to, messages = party.returned(to)
         else:
             messages = party.offers(to.sender.flatten(), t)
         return party.read(to, messages, probe, act, t)

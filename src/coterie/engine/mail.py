@@ -29,6 +29,9 @@ class Unseen:
 
 UNSEEN = cast(Probe, Unseen())
 
+TRAINED = 3
+"""Room for a message that is trained, in messages: itself, its gradient, and what comes of it."""
+
 
 class Mail(NamedTuple):
     """The messages of one group's algorithm, found out by bare calls of the first client."""
@@ -57,6 +60,11 @@ class Party:
     def __init__(self, stack: Stack, group: AlgorithmGroup, state: State) -> None:
         self.stack, self.group, self.state = stack, group, state
         self.mail = _mail(stack, group, state)
+        n, offers = len(group.attacker), self.mail.offers if group.algorithm.feeds_back else {}
+        self.feedback_received: Message = {k: m.new_zeros(n, *m.shape[1:]) for k, m in offers.items()}
+        """`[n, ...]`: what each client's star sends it back; empty unless the algorithm `feeds_back`"""
+        self.given = torch.zeros(n, dtype=torch.bool)
+        """`[n]`: who was sent something in the last exchange, on the host"""
 
     def room(self, act: Act) -> int:
         """Count the bytes that one message takes in memory; 0: there is none."""
@@ -65,7 +73,7 @@ class Party:
     def needs_the_host(self, act: Act) -> bool:
         """Tell whether an exchange asks the host who sends: different senders, attackers, pairs that talk."""
         answers = act == "mix" and self.group.algorithm.answers
-        return self.mail.looks or self.group.attack is not None or answers
+        return self.mail.looks or self.group.attack is not None or answers or self.group.algorithm.feeds_back
 
     def offers(self, who: Tensor, t: int | Tensor) -> Message:
         """Make the messages of some senders `[S]`, honest or not, as they arrive."""
@@ -105,6 +113,15 @@ class Party:
         replies = reply(rows_of(group.hyper, sender), theirs, questions, probes, ctx)
         return group.received(self._with_lies(who, replies, t), stack.dtype)
 
+    def feedback(self, who: Tensor, honest: Message, t: int, task: Task | None) -> Message:
+        """Make the feedback of some stars `[S]`, as it arrives; `task`: of another architecture it is for."""
+        return self.group.received(self._with_lies(who, honest, t, task), self.stack.dtype)
+
+    def returned(self, to: Deliveries) -> tuple[Deliveries, Message]:
+        """Look up the feedback that R readers have got, of one sender each."""
+        messages = rows_of(self.feedback_received, self.stack.to_device(to.reader))
+        return to._replace(heard=to.heard & self.given[to.reader, None]), messages
+
     def probe(self, who: Tensor, t: int | Tensor) -> Probe:
         """Gather the probes of some readers `[R]`."""
         most = int(self.stack.data.owned[self.group.clients].max()) if isinstance(t, Tensor) else None
@@ -131,19 +148,26 @@ class Party:
         call = partial(_for_each, self.group, stack.task, act, rows_of(self.group.hyper, reader))
         return guard(call, take_clients(self.state, reader), inbox, probe, ctx)
 
-    def _with_lies(self, who: Tensor, honest: Message, t: int | Tensor) -> Message:
-        """Put the lies of attackers among some senders `[S]` in place of their honest messages."""
+    def _with_lies(self, who: Tensor, honest: Message, t: int | Tensor, other: Task | None = None) -> Message:
+        """Put the lies of attackers among some senders `[S]` in place of their honest messages.
+
+        `other`: the task of another architecture whose models the messages are.
+        """
         group = self.group
         if group.attack is None or not len(liars := group.attacker[who].nonzero().flatten()):
             return honest
         stack, numbers = self.stack, who[liars] + group.clients.start
         at = stack.to_device(liars)
-        lies = stack.task.mapped(partial(group.attack.offer, stack.task))(
-            take_clients(self.state, stack.to_device(who[liars])),
+        given = (
             rows_of(honest, at),
             stack.data.probe(numbers, t),
             stack.context("attack", t, stack.to_device(numbers)),
         )
+        if other is None:
+            theirs = take_clients(self.state, stack.to_device(who[liars]))
+            lies = stack.task.mapped(partial(group.attack.offer, stack.task))(theirs, *given)
+        else:
+            lies = other.mapped(partial(group.attack.feedback, other))(*given)
         return {k: m.index_copy(0, at, lies[k]) for k, m in honest.items()}
 
 
@@ -174,7 +198,8 @@ def _mail(stack: Stack, group: AlgorithmGroup, state: State) -> Mail:
         offer = algorithm.offer(*its, probe(), ctx("offer"))
     weight, size = weigh(offer), nbytes(offer)
     if not algorithm.answers:
-        return Mail(weight, size, looks, 0, weight, size, *map(_of_nobody, (offer, {}, offer)))
+        room = size * (TRAINED if algorithm.feeds_back else 1)
+        return Mail(weight, size, looks, 0, weight, room, *map(_of_nobody, (offer, {}, offer)))
     seen = probe()
     question = algorithm.question(*its, seen, ctx("question"))
     reply = algorithm.reply(*its, question, seen, ctx("offer"))

@@ -71,6 +71,8 @@ def world_bytes(world: World, federation: Federation, task: Task, count: int) ->
     each = number * samples * federation.pool[0].numel()
     each += (COPIES - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
     each += max(number * clients, sum(map(nbytes, state[3:])))  # all begin with a row of W
+    if world.algorithm.feeds_back:
+        each += sum(map(nbytes, state[:2]))
     return count * each
 
 

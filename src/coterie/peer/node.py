@@ -16,7 +16,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -81,6 +81,7 @@ def _schema(client: Client, architecture: int) -> Schema:
         heard |= {"question", "reply"}
     schema = dataclasses.replace(
         Schema.of(sent.offer, names if kind.has_classes else (type(kind).__name__, *names)),
+        feedback=client.algorithm.feeds_back,
         architecture=client.architectures.labels[architecture],
         number=architecture,
         heard=frozenset(heard),
@@ -264,16 +265,31 @@ class Node:
         self.contact_book.record_weights(heard, result.info)
         if not self.client.algorithm.listens:  # nor do the others of the run: nobody would use it
             return
-        envelope = await self._envelope(result.now)
+        if self.client.algorithm.feeds_back:
+            letters = await self._feedback(result, [envelopes[sender] for sender in heard])
+        else:
+            envelope = await self._envelope(result.now)
+            told = (s for s, x in envelopes.items() if self.client.way("adopt", x.architecture) is not None)
+            letters = dict.fromkeys(told, envelope)
         alive = self.directory.alive()
-        told = [
-            Contact(sender, alive[sender])
-            for sender, answer in envelopes.items()
-            if sender in alive and self.client.way("adopt", answer.architecture) is not None
-        ]
-        self.journal.write("told", t=result.now.t, peers=[contact.id for contact in told])
-        for contact in told:
-            self.pushes.send(contact, envelope, t)
+        contacts = [Contact(sender, alive[sender]) for sender in letters if sender in alive]
+        self.journal.write("told", t=result.now.t, peers=[contact.id for contact in contacts])
+        for contact in contacts:
+            self.pushes.send(contact, letters[contact.id], t)
+
+    async def _feedback(
+        self, result: ExchangeResult, heard: Sequence[ModelEnvelope]
+    ) -> dict[str, ModelEnvelope]:
+        """Seal what goes back to each of those heard, by their ids; what is not sound stays here."""
+        self._flush()
+        letters = {}
+        for envelope, message in zip(heard, result.feedback, strict=True):
+            if message is not None and not absurd(message):
+                schema = self.schema.of_architecture(envelope.architecture)
+                work = partial(self._sealed, schema, result.now, lambda message=message: message)
+                sealed = await run_off_loop(schema.bytes, work)
+                letters[envelope.sender] = sealed._replace(feedback=True)
+        return letters
 
     async def _ask(self, t: int) -> PullResults:
         """Ask members for their models; wait for those that usually answer in time, but not for long."""
@@ -339,7 +355,7 @@ class Node:
 
     async def _push(self, contact: Contact, envelope: ModelEnvelope, t: int) -> None:
         assert self._transport is not None
-        self.bytes_sent += self.schema.bytes
+        self.bytes_sent += self.schema.of_architecture(envelope.architecture).bytes
         outcomes = self.contact_book.stats_of(contact.id).outcomes
         if is_lost(self.client, self.config.exchange, "broadcast", t, contact.id):
             outcomes["lost on purpose"] += 1

@@ -128,6 +128,8 @@ class _Life:
         self.tolerance = _tolerance(twin) if tolerance is None else tolerance
         self.kept: dict[Version, tuple[State, int]] = {}
         """The models that are wanted, each with the iteration it was at."""
+        self.feedback: dict[Version, dict[str, Message]] = {}
+        """What went back to each peer when a model that is wanted was mixed, if the method `feeds_back`."""
         self.version, self.t = Version(0, 0), 0
         self.done = self.steps = self.mixes = self.adoptions = self.lives = 0
         self.parted: Parting | None = None
@@ -160,11 +162,11 @@ class _Life:
                     self._compare(row, self.twin.mix(row["t"], heard), others)
                     self.mixes += 1
                     self._changed(row)
+                    self._keep_feedback([peer for peer, *_ in row["heard"]])
                 case "adopt":
                     peer, version = row["peer"], Version(*row["version"])
                     yield from self._wait(others, peer, version)
-                    sender = others[peer]
-                    one = Received(row["slot"], _offer(sender, version), self._architecture(sender))
+                    one = self._told(others[peer], version, row["slot"])
                     self._compare(row, self.twin.adopt(row["t"], one), others)
                     self.adoptions += 1
                     self._changed(row)
@@ -246,6 +248,22 @@ class _Life:
         if asked is None:
             return _offer(life, version)
         return life.twin.reply(*life.kept[version], self.twin.question(*self.kept[asked]))
+
+    def _keep_feedback(self, heard: Sequence[str]) -> None:
+        if self.version in self.wanted:
+            back = zip(heard, self.twin.feedback, strict=False)
+            self.feedback[self.version] = {peer: message for peer, message in back if message}
+
+    def _told(self, star: _Life, version: Version, slot: int) -> Received:
+        """Compute what a star of that version sent to this peer: its offer, or feedback."""
+        if not self.twin.algorithm.feeds_back:
+            return Received(slot, _offer(star, version), self._architecture(star))
+        message = star.feedback.get(version, {}).get(self.history.peer)
+        if message is None:
+            raise self._damaged(
+                f"line {self.done} tells of feedback of {star.history.peer}, which did not hear it then"
+            )
+        return Received(slot, message, self.twin.client.architectures.own)
 
     def _architecture(self, other: _Life) -> int:
         """Find the place of another peer's architecture among those that this one knew."""

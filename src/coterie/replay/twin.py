@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.data import Federation
 from coterie.core.sampling import Purpose, first_model, first_proxy, first_row
-from coterie.core.types import Batch, Context, Foreign, Inbox, Info, Message, Probe, Start, State
+from coterie.core.types import Batch, Context, Foreign, Inbox, Info, Message, Probe, Start, State, Tensors
 from coterie.engine.batches import StackedData
 from coterie.engine.execution import LocalStep, OneByOneExecution, VmapExecution
 from coterie.engine.layout import AlgorithmGroup
@@ -55,6 +55,8 @@ class Twin:
         )
         self.execution = OneByOneExecution(self.task) if self.task.alone else VmapExecution(self.task)
         self.learns = client.attack is None or client.attack.trains
+        self.feedback: list[Message | None] = []
+        """What each of those heard in the last mix receives in return, `[1, ...]`; empty: nothing."""
         self.state = self.first()
 
     def first(self) -> State:
@@ -125,14 +127,17 @@ class Twin:
         self.state = self.state._replace(rows=rows)
 
     def _exchange(self, act: Act, t: int, heard: Sequence[Received]) -> Info:
-        inbox = _batched(
-            self.client.inbox(
-                act, [ReceivedMessage(slot, {k: v[0] for k, v in m.items()}, a) for slot, m, a in heard]
-            )
-        )
+        bare = [ReceivedMessage(slot, _of_one(m), a) for slot, m, a in heard]
+        inbox, before = _batched(self.client.inbox(act, bare)), self.state
         guarded = guarded_mix if act == "mix" else guarded_adopt
-        given = self.state, inbox, self._probe(t), self._context(act, t)
+        given = before, inbox, self._probe(t), self._context(act, t)
+        info: Info
         self.state, info = self.task.mapped(lambda *its: guarded(self.algorithm, self.task, *its))(*given)
+        if act == "mix" and self.algorithm.feeds_back:
+            own = State(*map(_of_one, before))
+            told, packed = self.client.feedback(own, t, bare, _of_one(info))
+            info = {k: v[None] for k, v in told.items()}
+            self.feedback = [m and {k: v[None] for k, v in self.client.unpacked(m).items()} for m in packed]
         return info
 
     def _vmapped(
@@ -147,6 +152,11 @@ class Twin:
 
     def _probe(self, t: int) -> Probe:
         return self.data.probe(torch.tensor([self.at.start]), t)
+
+
+def _of_one(tensors: Tensors) -> Tensors:
+    """Take the only client's part."""
+    return {k: v[0] for k, v in tensors.items()}
 
 
 def _batched(inbox: Inbox) -> Inbox:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
+from coterie.core.mutual_learning import own_batch
 from coterie.core.types import Inbox, Probe, Reachable, Start, State
 from coterie.plugins.algorithms.def_kt import DefKT
 from tests.plugins.algorithms.pairs import PAIR, inbox
@@ -102,9 +103,9 @@ def test_what_it_costs() -> None:
 
 
 def test_mini_batches_hold_no_padding() -> None:
-    drawn = DefKT(batch=64).draw(OWN, moment(), 0)
+    drawn = own_batch(OWN, moment(), 0, 64, 0.05)
     assert set(drawn.y.tolist()) == {0}
-    again, other = (DefKT(batch=64).draw(OWN._replace(y=torch.arange(4)), moment(), k).y for k in (0, 1))
+    again, other = (own_batch(OWN._replace(y=torch.arange(4)), moment(), k, 64, 0.05).y for k in (0, 1))
     assert set(again.tolist()) == {0, 1}
     assert not torch.equal(again, other)
     assert float(drawn.lr) == 0.05

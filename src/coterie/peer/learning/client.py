@@ -21,6 +21,7 @@ from coterie.core.attack import Attack
 from coterie.core.batching import batched_or_alone
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
+from coterie.core.feedback import take_feedback
 from coterie.core.measuring import measure_client
 from coterie.core.model_factory import acquainted, build_task, with_proxy
 from coterie.core.precision import Precision, pack, unpack
@@ -210,10 +211,32 @@ class Client:
             own = self.unpacked(sent.reply if act == "mix" else sent.offer)
         return inbox_of(heard, ways, own, len(self.task.foreign) if self.algorithm.crosses else 0)
 
+    def feedback(
+        self, state: State, t: int, heard: Sequence[ReceivedMessage], info: Info
+    ) -> tuple[Info, list[Message | None]]:
+        """Part what a mix in that state at iteration t reports from what goes back to each, packed.
+
+        None: nothing goes back.
+        """
+        info, found = take_feedback(info)
+        back: list[Message | None] = []
+        for k, sender in enumerate(heard):
+            way = self.way("mix", sender.architecture)
+            if way is None or way not in found or not info["heard"][k]:
+                back.append(None)
+                continue
+            honest = {name: m[k] for name, m in found[way].items()}
+            other = None if way == "own" else self.task.foreign[way]
+            back.append(self._sent(state, t, self.draw_probe(t), honest, other))
+        return info, back
+
     @cached_property
     def _ways(self) -> Mapping[Act, Sequence[Way]]:
         known = self.sent, self.tasks, self.architectures.own, self.algorithm.crosses
-        return {"mix": ways_of("mix", *known), "adopt": ways_of("adopt", *known)}
+        mix = ways_of("mix", *known)
+        if self.algorithm.feeds_back:  # whoever can use a message can send one back
+            return {"mix": mix, "adopt": [None if way is None else "own" for way in mix]}
+        return {"mix": mix, "adopt": ways_of("adopt", *known)}
 
     def _first_sent(self) -> Sent:
         state = self.first()
@@ -223,12 +246,18 @@ class Client:
         question = self.question(state, 0)
         return Sent(offer, question, self.reply(state, 0, question))
 
-    def _sent(self, state: State, t: int, probe: Probe, honest: Message) -> Message:
-        """Pack the message that is sent in place of an honest one; that one, unless the client attacks."""
+    def _sent(
+        self, state: State, t: int, probe: Probe, honest: Message, other: Task | None = None
+    ) -> Message:
+        """Pack the message that is sent in place of an honest one; that one, unless the client attacks.
+
+        `other`: the task of another architecture whose model the message is.
+        """
         if self.attack is None:
             return pack(honest, self.precision)
-        ctx = self.schedule.context("attack", t, self.number)
-        return pack(self.attack.offer(self.task, state, honest, probe, ctx), self.precision)
+        its = honest, probe, self.schedule.context("attack", t, self.number)
+        lie = self.attack.feedback(other, *its) if other else self.attack.offer(self.task, state, *its)
+        return pack(lie, self.precision)
 
     def lr(self, t: int) -> float:
         """Compute the size of the local step at iteration t."""
@@ -282,6 +311,8 @@ class LocalClient:
         self.client = client
         start = at or Snapshot(Version(incarnation, 0), 0, client.first())
         self.now = start._replace(version=Version(incarnation, start.version.event))
+        self.feedback: list[Message | None] = []
+        """What goes back to each of those heard in the last mix, packed; empty: nothing."""
         self._drawn: tuple[int, Tensor, Tensor] | None = None
 
     def local(self) -> float:
@@ -345,6 +376,8 @@ class LocalClient:
         guarded = guarded_mix if act == "mix" else guarded_adopt
         ctx = c.schedule.context(act, t, c.number)
         new, info = guarded(c.algorithm, c.task, state, inbox, c.draw_probe(t), ctx)
+        if act == "mix" and c.algorithm.feeds_back:
+            info, self.feedback = c.feedback(state, t, heard, info)
         self._commit(new, t, info, record)
         return info
 
@@ -394,7 +427,7 @@ def dry_run(client: Client) -> None:
         if offer:
             local_client.adopt(ReceivedMessage(client.slot, offer, own))
         for b in others:
-            if client.sent[b].offer and client.way("adopt", b) is not None:
+            if client.sent[b].offer and client.way("adopt", b) is not None and not checked.feeds_back:
                 local_client.adopt(ReceivedMessage(client.slot, client.sent[b].offer, b))
     except CoterieError:
         raise

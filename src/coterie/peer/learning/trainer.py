@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from coterie.core.types import Info
+from coterie.core.types import Info, Message
 from coterie.peer.errors import PeerError, Reason, Refused
 from coterie.peer.learning.client import LocalClient, ReceivedMessage, RecordChange, Snapshot
 from coterie.peer.learning.contacts import ContactBook
@@ -39,6 +39,8 @@ class ExchangeResult(NamedTuple):
     info: dict[str, Any]
     seconds: float
     """Processor time of the training thread."""
+    feedback: Sequence[Message | None] = ()
+    """What goes back to each of those that were mixed, packed, in their order; empty: nothing."""
 
 
 class MixOutcome(NamedTuple):
@@ -244,7 +246,8 @@ class TrainingThread:
 
         began = time.thread_time()
         act(record)
-        return ExchangeResult(self.now, told, time.thread_time() - began)
+        spent = time.thread_time() - began
+        return ExchangeResult(self.now, told, spent, self.local_client.feedback)
 
     def _run(self) -> None:
         error: Exception | None = None

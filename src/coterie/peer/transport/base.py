@@ -44,15 +44,18 @@ class ModelEnvelope(NamedTuple):
     asked: Version | None = None
     """Version of the own model whose question it answers; None: it is the same for everybody."""
     architecture: int = 0
-    """Place of the sender's architecture in the federation's list."""
+    """Place of the message's architecture in the federation's list: the sender's, or for feedback the
+    receiver's."""
+    feedback: bool = False
+    """True for a message to one receiver, in place of a broadcast."""
 
     @property
     def mark(self) -> str:
         """First characters of the digest: enough to tell two models of one version apart.
 
-        Empty for an answer: two questions have two answers, both of the same version.
+        Empty for an answer or feedback: two questions have two answers, both of the same version.
         """
-        return "" if self.asked else self.digest[:16]
+        return "" if self.asked or self.feedback else self.digest[:16]
 
 
 class RequestHandler(Protocol):
@@ -75,7 +78,7 @@ class Transport(Protocol):
         """Fetch their model, or their answer to a question."""
 
     async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
-        """Send them the own model. True: taken; False: they had it."""
+        """Send them the own model, or feedback. True: taken; False: they had it."""
 
     async def gossip(self, peer: str, address: str, packet: bytes) -> bytes:
         """Take news about members, and give news about members."""

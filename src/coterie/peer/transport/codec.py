@@ -186,7 +186,10 @@ def _parts(schema: Schema, message: Message) -> Iterator[memoryview]:
 
 
 class IncomingModel:
-    """Model on its way in: room for exactly one of the own schemas, filled as chunks come."""
+    """Model on its way in: room for exactly one of the own schemas, filled as chunks come.
+
+    Feedback is of the own architecture, whatever the sender's.
+    """
 
     def __init__(
         self,
@@ -199,7 +202,9 @@ class IncomingModel:
         part: Part = "model",
     ) -> None:
         check_terms(terms, header.terms, us, sender, schema, part)
+        self._feedback = part == "model" and schema.feedback
         found = schema.taken(part).get(header.terms.schema, schema)  # else it is the own, as both terms say
+        found = schema if self._feedback else found
         schema = found.part(part)
         if header.sender != sender:
             raise Refused(
@@ -267,5 +272,5 @@ class IncomingModel:
         if flaw := absurd(message, self._magnitude):
             raise Refused(Reason.VALUES, f"{sender} sent {flaw}")
         version = Version(header.incarnation, header.event)
-        digest, number = header.digest.hex(), self._architecture
-        return ModelEnvelope(sender, header.terms.run, version, digest, message, architecture=number)
+        facts = {"architecture": self._architecture, "feedback": self._feedback}
+        return ModelEnvelope(sender, header.terms.run, version, header.digest.hex(), message, **facts)

@@ -119,19 +119,19 @@ class GrpcTransport:
             return certified(await run_off_loop(model.length, model.finish), leaf)
 
     async def push(self, peer: str, address: str, envelope: ModelEnvelope) -> bool:
-        """Send them the own model. True: taken; False: they had it."""
+        """Send them the own model, or feedback. True: taken; False: they had it."""
         async with self._call("push", peer, address, "model") as line:
-            ask = self._ask()
-            if self._schema.length <= self._limits.chunk and self._trusted(line):
-                ask.header.CopyFrom(codec.header(self._schema, self._terms, envelope))
-                ask.chunk = next(codec.chunks(self._schema, envelope.message, self._limits.chunk))
+            ask, schema = self._ask(), self._schema.of_architecture(envelope.architecture)
+            if schema.length <= self._limits.chunk and self._trusted(line):
+                ask.header.CopyFrom(codec.header(schema, self._terms, envelope))
+                ask.chunk = next(codec.chunks(schema, envelope.message, self._limits.chunk))
                 return (await self._unary(line, "Push", ask)).taken
             call = line.channel.stream_stream(f"/{SERVICE}/Push")(
-                timeout=self._limits.deadline(self._schema.length)
+                timeout=self._limits.deadline(schema.length)
             )
             stream = MessageStream(call, peer, self._limits.stall)
             try:
-                await self._send(line, call, stream, ask, self._schema, envelope)
+                await self._send(line, call, stream, ask, schema, envelope)
                 taken = codec.read_answer(await stream.read()).taken
                 await stream.end()
             finally:

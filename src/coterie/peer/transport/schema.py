@@ -88,6 +88,8 @@ class Schema:
     """Parts of an exchange in which the own method uses messages of this architecture."""
     others: tuple[Schema, ...] = ()
     """Schemas of the federation's other architectures."""
+    feedback: bool = False
+    """True if what is pushed is feedback: a message of its receiver's architecture, not of its sender's."""
 
     @classmethod
     def of(cls, message: Message, classes: tuple[str, ...] = ()) -> Schema:
@@ -151,6 +153,10 @@ class Schema:
             part: {schema.hash: schema for schema in every if schema is self or part in schema.heard}
             for part in get_args(Part)
         }
+
+    def of_architecture(self, number: int) -> Schema:
+        """Find the schema of the architecture at that place of the federation's list."""
+        return next(schema for schema in (self, *self.others) if schema.number == number)
 
     def part(self, name: Part) -> Schema:
         """Return the schema of what a body is; where a method does not answer, all are the model's."""

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
 from coterie.core.messages import ranks
-from coterie.core.mutual_learning import taught
+from coterie.core.mutual_learning import own_batch, taught
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Probe, Reachable, State
@@ -89,7 +89,7 @@ class DefKT(Algorithm):
         """Let two models teach each other, and return the first."""
         one, other = (m._replace(optim=task.optimizer.init(m.params)) for m in (one, other))
         for step in range(self.steps):
-            batch = self.draw(probe, ctx, step)
+            batch = own_batch(probe, ctx, step, self.batch, self.rate)
             said = task.logits(one, batch.x), task.logits(other, batch.x)
             one = self.descend(task, one, batch, said[1])
             other = self.descend(task, other, batch, said[0])
@@ -99,14 +99,6 @@ class DefKT(Algorithm):
         """Take one step on the labels and a teacher's logits `[B, L]`."""
         grads, _, buffers = task.gradients(state, batch, objective=taught(task, teacher, 1.0, self.lam))
         return task.apply(state._replace(buffers=buffers), grads, batch.lr)
-
-    def draw(self, probe: Probe, ctx: Context, step: int) -> Batch:
-        """Draw a mini-batch from the own samples."""
-        u = ctx.stream(f"batch {step}").uniform(self.batch)
-        real = (~probe.mask).long().argsort(stable=True)  # padding comes last
-        rows = real[(u * probe.mask.sum()).long()]
-        key = ctx.stream(f"key {step}").words(1)[0]
-        return Batch(probe.x[rows], probe.y[rows], torch.ones_like(probe.size) * self.rate, key)
 
     def search_space(self) -> SearchSpace:
         own = {"steps": (5, 10, 20), "rate": (0.02, 0.05, 0.1), "lam": (0.5, 1.0, 2.0)}
