@@ -259,6 +259,31 @@ def test_the_table_fits_a_narrow_terminal(
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_show_by_model(coterie: Command, refused: Refused, tmp_path: Path) -> None:
+    toml = tmp_path / "phones.toml"
+    toml.write_text(
+        'name = "phones"\nseeds = 1\nmethods = ["Local", "KD-PDFL"]\n'
+        'model = ["linear", { name = "mlp", hidden = [4] }]\n'
+        '[data]\nset = "synthetic"\nclients = 4\n[train]\niterations = 10\n[exchange]\nevery = 5\n'
+    )
+    coterie("run", toml, "--out", tmp_path / "run", "--no-plots")
+    words = ["show", tmp_path / "run", "--by", "model"]
+    shown = coterie(*words).out
+    assert [line.split()[:3] for line in shown.splitlines() if line.startswith(("Local", "KD-PDFL"))] == [
+        [method, model, "2"] for method in ("Local", "KD-PDFL") for model in ("linear", "mlp")
+    ]
+    numbers = json.loads(coterie(*words, "--json").out)
+    assert numbers["methods"]["KD-PDFL"]["mlp"].keys() == {
+        "clients", "personal", "global", "gain", "hurt_vs_local", "surely_hurt",
+    }  # fmt: skip
+    assert "| KD-PDFL | linear | 2 |" in coterie(*words, "--markdown").out
+    assert "--by model is about all clients" in refused(*words, "--client", 1)
+
+
+def test_one_model_is_not_told_apart(refused: Refused, finished: Path) -> None:
+    assert "no clients with different models to tell apart" in refused("show", finished, "--by", "model")
+
+
 def test_show_finds_a_run_by_its_name(coterie: Command, finished: Path) -> None:
     shutil.copytree(finished, "runs/mine")
     assert coterie("show", "mine") == coterie("show", "runs/mine") == coterie("show", finished)
