@@ -392,7 +392,7 @@ def test_predict_finds_columns_by_their_names(coterie: Command) -> None:
     assert len(set(found.splitlines()[1:])) > 3
 
 
-def test_a_model_of_a_regression_predicts_numbers(coterie: Command) -> None:
+def test_a_model_of_a_regression_predicts_numbers(coterie: Command, refused: Refused) -> None:
     lines = [f"{k / 60},{k % 2},{3 * k / 60 + k % 2}" for k in range(60)]
     Path("load.csv").write_text("\n".join(["hours,night,price", *lines]) + "\n")
     settings = ("data.set={name='csv',path='load.csv',target=['price']}", "task=regression", "model=linear")
@@ -402,8 +402,12 @@ def test_a_model_of_a_regression_predicts_numbers(coterie: Command) -> None:
     assert "(linear, regression, RMSE " in written.out
     Path("new.csv").write_text("night,hours\n0,0.0\n1,0.5\n")
     rows = json.loads(coterie("predict", "m.safetensors", "new.csv", "--json").out)
-    assert [list(row) for row in rows] == [["price"], ["price"]]
-    assert rows[0]["price"] < rows[1]["price"]
+    assert [list(row) for row in rows] == [["predicted(price)"], ["predicted(price)"]]
+    assert rows[0]["predicted(price)"] < rows[1]["predicted(price)"]
+    for _ in range(2):  # its own file is replaced
+        assert "2 rows   out.csv" in coterie("predict", "m.safetensors", "new.csv", "-o", "out.csv").out
+    Path("prices.csv").write_text("price\n1.0\n")
+    assert "so it is not replaced" in refused("predict", "m.safetensors", "new.csv", "-o", "prices.csv")
 
 
 def test_plot_says_what_it_drew(coterie: Command, finished: Path) -> None:
