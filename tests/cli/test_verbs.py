@@ -259,6 +259,31 @@ def test_the_table_fits_a_narrow_terminal(
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_show_by_model(coterie: Command, refused: Refused, tmp_path: Path) -> None:
+    toml = tmp_path / "phones.toml"
+    toml.write_text(
+        'name = "phones"\nseeds = 1\nmethods = ["Local", "KD-PDFL"]\n'
+        'model = ["linear", { name = "mlp", hidden = [4] }]\n'
+        '[data]\nset = "synthetic"\nclients = 4\n[train]\niterations = 10\n[exchange]\nevery = 5\n'
+    )
+    coterie("run", toml, "--out", tmp_path / "run", "--no-plots")
+    words = ["show", tmp_path / "run", "--by", "model"]
+    shown = coterie(*words).out
+    assert [line.split()[:3] for line in shown.splitlines() if line.startswith(("Local", "KD-PDFL"))] == [
+        [method, model, "2"] for method in ("Local", "KD-PDFL") for model in ("linear", "mlp")
+    ]
+    numbers = json.loads(coterie(*words, "--json").out)
+    assert numbers["methods"]["KD-PDFL"]["mlp"].keys() == {
+        "clients", "personal", "global", "gain", "hurt_vs_local", "surely_hurt",
+    }  # fmt: skip
+    assert "| KD-PDFL | linear | 2 |" in coterie(*words, "--markdown").out
+    assert "--by model is about all clients" in refused(*words, "--client", 1)
+
+
+def test_one_model_is_not_told_apart(refused: Refused, finished: Path) -> None:
+    assert "no clients with different models to tell apart" in refused("show", finished, "--by", "model")
+
+
 def test_show_finds_a_run_by_its_name(coterie: Command, finished: Path) -> None:
     shutil.copytree(finished, "runs/mine")
     assert coterie("show", "mine") == coterie("show", "runs/mine") == coterie("show", finished)
@@ -367,7 +392,7 @@ def test_predict_finds_columns_by_their_names(coterie: Command) -> None:
     assert len(set(found.splitlines()[1:])) > 3
 
 
-def test_a_model_of_a_regression_predicts_numbers(coterie: Command) -> None:
+def test_a_model_of_a_regression_predicts_numbers(coterie: Command, refused: Refused) -> None:
     lines = [f"{k / 60},{k % 2},{3 * k / 60 + k % 2}" for k in range(60)]
     Path("load.csv").write_text("\n".join(["hours,night,price", *lines]) + "\n")
     settings = ("data.set={name='csv',path='load.csv',target=['price']}", "task=regression", "model=linear")
@@ -377,8 +402,12 @@ def test_a_model_of_a_regression_predicts_numbers(coterie: Command) -> None:
     assert "(linear, regression, RMSE " in written.out
     Path("new.csv").write_text("night,hours\n0,0.0\n1,0.5\n")
     rows = json.loads(coterie("predict", "m.safetensors", "new.csv", "--json").out)
-    assert [list(row) for row in rows] == [["price"], ["price"]]
-    assert rows[0]["price"] < rows[1]["price"]
+    assert [list(row) for row in rows] == [["predicted(price)"], ["predicted(price)"]]
+    assert rows[0]["predicted(price)"] < rows[1]["predicted(price)"]
+    for _ in range(2):  # its own file is replaced
+        assert "2 rows   out.csv" in coterie("predict", "m.safetensors", "new.csv", "-o", "out.csv").out
+    Path("prices.csv").write_text("price\n1.0\n")
+    assert "so it is not replaced" in refused("predict", "m.safetensors", "new.csv", "-o", "prices.csv")
 
 
 def test_plot_says_what_it_drew(coterie: Command, finished: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["predict"]
 
-HEADER = "class,probability"
+CLASS = ("class", "probability")
 """The first columns of what is written of classes, by which the command knows its own files."""
 
 
@@ -41,7 +41,7 @@ def predict(
 ) -> None:
     """Predict the class, or the numbers, of every row of a CSV file; columns are found by their names.
 
-    A model of another task than classification gives the numbers that it predicts, a column for each target.
+    A model of another task than classification gives the numbers that it predicts: predicted(TARGET).
 
     Examples:
 
@@ -56,9 +56,9 @@ def predict(
 
     if as_json and out:
         raise ConfigError("--json goes to the screen and --out is a CSV file; choose one")
-    if out:
-        refuse_foreign(out, mark=HEADER)
     loaded = load_model(model, own)
+    if out:
+        refuse_foreign(out, mark=",".join(_columns(loaded.card)))
     x = _inputs(loaded, data)
     with user_code(f"{model} cannot be run on the rows of {data}", ModelError):
         found = loaded.predict(x)
@@ -97,6 +97,13 @@ def _inputs(model: TrainedModel, file: Path) -> Tensor:
     return torch.from_numpy(x).view(-1, *card.inputs)
 
 
+def _columns(card: ModelCard) -> tuple[str, ...]:
+    """Name the columns that are written of any row, unlike any that a user's own file has."""
+    if card.has_classes:
+        return CLASS
+    return tuple(f"p({name})" if card.task == "multilabel" else f"predicted({name})" for name in card.classes)
+
+
 def _rows(card: ModelCard, outputs: Tensor, every: bool) -> list[dict[str, Any]]:
     """Name what the model says of each row.
 
@@ -113,9 +120,10 @@ def _rows(card: ModelCard, outputs: Tensor, every: bool) -> list[dict[str, Any]]
                 "which are no columns of a table; load it in Python: coterie.storage.model_file.load_model"
             )
         numbers = outputs.sigmoid() if card.task == "multilabel" else outputs
-        return [dict(zip(classes, (round(v, 6) for v in row), strict=True)) for row in numbers.tolist()]
+        columns = _columns(card)
+        return [dict(zip(columns, (round(v, 6) for v in row), strict=True)) for row in numbers.tolist()]
     rows, found = [], outputs.softmax(dim=-1)
     for row, best in zip(found.tolist(), found.argmax(dim=-1).tolist(), strict=True):
         named = {f"p({name})": round(p, 6) for name, p in zip(classes, row, strict=True)} if every else {}
-        rows.append({"class": classes[best], "probability": round(row[best], 6), **named})
+        rows.append({**dict(zip(CLASS, (classes[best], round(row[best], 6)), strict=True)), **named})
     return rows

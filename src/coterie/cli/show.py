@@ -1,10 +1,10 @@
-"""`coterie show`: the result table of a run, or what one client gained by joining."""
+"""`coterie show`: the result table of a run, also by architecture, or what one client gained by joining."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -35,6 +35,10 @@ def show(
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="The seed of that client; by default the first.")
     ] = None,
+    by: Annotated[
+        Literal["model"] | None,
+        typer.Option(help="A row for each method and model, where clients have several."),
+    ] = None,
 ) -> None:
     """Show the result table of a run or a sweep, also of one that is still going on.
 
@@ -43,6 +47,8 @@ def show(
       coterie show runs/quickstart
 
       coterie show quickstart --client 9
+
+      coterie show phones --by model
 
       coterie show quickstart --json | jq '.methods["KD-PDFL"].personal.mean'
     """
@@ -57,6 +63,13 @@ def show(
         raise ConfigError("--seed says which client is meant; name the client, too: --client N")
     path = found(run)
     one = Sweep(path) if Sweep.there(path) else Run(path)
+    if by:
+        if client is not None or isinstance(one, Sweep):
+            raise ConfigError(
+                "--by model is about all clients of a run; leave out --client, and name no sweep"
+            )
+        _by_model(one, as_json, markdown)
+        return
     if client is not None:
         if markdown or isinstance(one, Sweep):
             raise ConfigError(
@@ -85,3 +98,25 @@ def _client(run: Run, client: int, seed: int | None, as_json: bool) -> None:
         return
     for account in found:
         tables.console().print(f"{account.method}, seed {account.seed}: {account.text}", markup=False)
+
+
+def _by_model(run: Run, as_json: bool, markdown: bool) -> None:
+    from coterie.core.errors import ConfigError
+    from coterie.runs import tables
+    from coterie.runs.by_model import by_model, model_table
+
+    numbers = by_model(run.tracks)
+    if not numbers:
+        raise ConfigError(
+            f"{run.path} has no clients with different models to tell apart, or none was tested yet; "
+            "leave out --by"
+        )
+    if as_json:
+        facts = {"name": run.config["name"], "task": run.task.plain(), "methods": numbers}
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    table = model_table(numbers, run.task, run.config["name"])
+    if markdown:
+        typer.echo(table.markdown())
+    else:
+        tables.console().print(table)

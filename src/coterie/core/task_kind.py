@@ -7,7 +7,9 @@
     targets    choose what the outputs of a sample are compared with                       every step
     mean_loss  compute the loss of a mini-batch                                            every step
     losses     compute the loss of each sample                                             when looked at
-    view       make of outputs what MidGetter compares                                     every exchange
+    view       make of outputs what MidGetter compares, and what means are taken of        every exchange
+    ideal      make of targets what `view` gives of a model that is right                  every lesson
+    follow     compute the loss of a mini-batch towards such views                         every lesson
     judge      compute the loss of others' outputs on the own targets                      every exchange
     blind      make the outputs of whoever sees no input                                   every exchange
     nats       measure losses on a scale on which differences mean the same everywhere     every exchange
@@ -88,8 +90,16 @@ class TaskKind(ABC):
         return vmap(lambda one, its: self.mean_loss(one[None], its[None]))(outputs, y)
 
     def view(self, outputs: Tensor) -> Tensor:
-        """Make of outputs `[..., n, L]` what MidGetter compares."""
+        """Make of outputs `[..., n, L]` what MidGetter compares, and what a mean over models is taken of."""
         return outputs
+
+    def ideal(self, y: Tensor, outputs: int) -> Tensor:
+        """Make of targets `[n, ...]` the `view` `[n, ..., L]` of a model that is right; `outputs`: L."""
+        return y
+
+    def follow(self, outputs: Tensor, wanted: Tensor) -> Tensor:
+        """Compute the mean loss `[]` of outputs towards what `view` should make of them, both `[n, ...]`."""
+        return (self.view(outputs) - wanted).square().mean()
 
     def judge(self, outputs: Tensor, probe: Probe) -> Tensor:
         """Compute the mean loss `[K]` of K models' outputs `[K, n, ...]` on the probe's own targets."""

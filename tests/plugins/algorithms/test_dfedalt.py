@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
+import torch
+from torch import nn
 
 from coterie.core.algorithm import Adoption
+from coterie.core.errors import ConfigError
+from coterie.core.task import Task
+from coterie.core.types import Batch, Start
 from coterie.plugins.algorithms.dfedalt import DFedAlt
 from coterie.plugins.algorithms.dfedsalt import DFedSalt
 from coterie.plugins.algorithms.dfedsam import DFedSAM
@@ -79,3 +84,12 @@ def test_special_cases(adoption: Adoption) -> None:
     same(lived(DFedAlt(head_rate=3.0, adoption=adoption), w), lived(fedrep, w))
     same(lived(DFedSalt(head_rate=3.0, sharpness=0.0, adoption=adoption), w), lived(fedrep, w))
     same(lived(DFedSAM(sharpness=0.0, adoption=adoption), w), lived(FedAvg(adoption=adoption), w))
+
+
+def test_a_model_that_is_all_head_has_no_base_to_be_sharp_with() -> None:
+    task = Task(nn.Linear(2, 3))
+    start = Start(*task.init_params(0), torch.zeros(2), torch.tensor(0))
+    given = Batch(torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64), torch.tensor(0.1), torch.tensor(0))
+    state = DFedSalt().init(task, start, moment())
+    with pytest.raises(ConfigError, match=r"sharp steps with the base, but the head '' is all of the model"):
+        DFedSalt().local(task, state, given, moment())

@@ -12,6 +12,7 @@ from coterie.core.errors import DataError
 from coterie.core.task_factory import build_kind
 from coterie.federation.validation import validate_dataset
 from coterie.plugins.datasets.diabetes import Diabetes
+from coterie.plugins.datasets.dialects import SLOTS, Dialects
 from coterie.plugins.datasets.related_tasks import RelatedTasks
 from coterie.plugins.datasets.text_folder import TextFolder
 
@@ -62,3 +63,22 @@ def test_bad_folders_of_text(tmp_path: Path) -> None:
     (tmp_path / "ann.txt").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(DataError, match=r"ann\.txt: expected text in UTF-8"):
         TextFolder(".").load(tmp_path)
+
+
+def test_persons_of_a_village_have_its_words_and_favourites_of_their_own() -> None:
+    data = validate_dataset(
+        Dialects(persons=2, sentences=60).load(None), "dialects", build_kind("next_token", {})
+    )
+    train = data.train
+    assert train.owner is not None
+    assert train.group is not None
+    texts = ["".join(data.classes[i] for i in train.x[train.owner == p].flatten().tolist()) for p in range(6)]
+    for person, text in enumerate(texts):
+        used = [word in text for word in ("horse", "nag", "steed")]
+        assert used == [village == person // 2 for village in range(3)]
+        assert (train.group[train.owner == person] == person // 2).all()
+    most = [
+        max(SLOTS[1], key=lambda does: text.count(does.split("/")[i // 2])) for i, text in enumerate(texts)
+    ]
+    assert len(set(most)) > 1
+    assert torch.equal(train.x[0, 1:], train.y[0, :-1])

@@ -49,3 +49,16 @@ def line() -> list[tuple[Tensor, Tensor]]:
     """Make four clients' points near a line each."""
     x = torch.linspace(-1, 1, 30)[:, None].repeat(1, 6)
     return [(x + 0.01 * i, (1 if i < 2 else -1) * x[:, 0]) for i in range(4)]
+
+
+def genres() -> tuple[Tensor, Tensor]:
+    """Make 80 samples of six features, each with any of three labels."""
+    x = torch.randn(80, 6, generator=torch.Generator().manual_seed(0))
+    return x, (x[:, :3] + x[:, 3:] > 0.5).long()
+
+
+def walks() -> tuple[Tensor, Tensor]:
+    """Make 60 walks over five tokens, up by one or by two, and where each is one step later."""
+    steps = torch.randint(1, 3, (60, 8), generator=torch.Generator().manual_seed(0))
+    tokens = steps.cumsum(dim=1) % 5
+    return tokens[:, :-1], tokens[:, 1:]

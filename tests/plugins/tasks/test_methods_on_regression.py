@@ -82,11 +82,6 @@ def test_methods_of_labels_are_refused(method: str) -> None:
             {"methods": {"KD-PDFL": {"reading": "paper", "outputs": "centred"}}},
             "makes up for labels that are not equally frequent",
         ),
-        ({"methods": {"KD-PDFL": {"own_shape": "distil"}}}, "teach what they say of classes"),
-        (
-            {"methods": ["KD-PDFL"], "model": ["linear", {"name": "mlp", "hidden": [4]}]},
-            "teach what they say of classes",
-        ),
     ],
 )
 def test_what_needs_labels_or_fails_is_refused_in_one_sentence(changes: dict[str, Any], message: str) -> None:

@@ -17,6 +17,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from coterie.core.algorithm import SearchSpace
+from coterie.core.errors import ConfigError
 from coterie.core.registry import register
 from coterie.core.task import Task
 from coterie.core.types import Batch, Context, Info, State
@@ -41,7 +42,13 @@ class DFedSalt(DFedAlt):
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
         radius = self.sharpness * (~(self.heads_turn(ctx) | ctx.closing)).to(batch.lr)
         rates = self.rates(task, state, batch, ctx)
-        return sharp_step(task, state, batch, radius, task.names("base"), rates)
+        base = task.names("base")
+        if not base:
+            raise ConfigError(
+                f"DFedSalt takes sharp steps with the base, but the head {task.head!r} is all of the model; "
+                "give it more layers, or choose DFedSAM"
+            )
+        return sharp_step(task, state, batch, radius, base, rates)
 
     def search_space(self) -> SearchSpace:
         return {**DFedAlt.search_space(self), "sharpness": RADII}

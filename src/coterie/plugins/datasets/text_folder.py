@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import torch
 from annotated_types import Ge
 
 from coterie.core.data import Dataset, Samples
 from coterie.core.errors import DataError
 from coterie.core.registry import register
 from coterie.data_files.catalogue import located, reading
+from coterie.plugins.datasets._texts import sequences
 
 __all__ = ["TextFolder"]
 
@@ -34,24 +34,10 @@ class TextFolder:
         files = sorted(folder.glob("*.txt"))
         if not files:
             raise DataError(f"{folder}: expected files NAME.txt, one for each person, got none")
-        texts = {file: _text(file) for file in files}
+        texts = {str(file): _text(file) for file in files}
         tokens = tuple(dict.fromkeys(self.alphabet)) or tuple(sorted(set("".join(texts.values()))))
-        number = {token: i for i, token in enumerate(tokens)}
-        sequences, owner = [], []
-        for i, (file, text) in enumerate(texts.items()):
-            if strange := sorted(set(text) - set(tokens)):
-                raise DataError(f"{file}: the character {strange[0]!r} is not in data.set.alphabet; add it")
-            count = (len(text) - 1) // self.length
-            if count < 2:
-                raise DataError(
-                    f"{file}: {len(text)} characters are fewer than two sequences of {self.length} and one "
-                    "more; leave the file out, or set a smaller data.set.length"
-                )
-            ids = torch.tensor([number[c] for c in text])
-            sequences.append(ids[: count * self.length + 1].unfold(0, self.length + 1, self.length))
-            owner += [i] * count
-        found = torch.cat(sequences)
-        return Dataset(Samples(found[:, :-1], found[:, 1:], owner=torch.tensor(owner)), None, tokens)
+        x, y, owner = sequences(texts, tokens, self.length)
+        return Dataset(Samples(x, y, owner=owner), None, tokens)
 
 
 def _text(file: Path) -> str:

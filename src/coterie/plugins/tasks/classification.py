@@ -64,6 +64,12 @@ class Classification(TaskKind):
     def view(self, outputs: Tensor) -> Tensor:
         return torch.softmax(outputs, dim=-1)
 
+    def ideal(self, y: Tensor, outputs: int) -> Tensor:
+        return one_hot(y, outputs)
+
+    def follow(self, outputs: Tensor, wanted: Tensor) -> Tensor:
+        return cross_entropy(outputs, wanted)
+
     def judge(self, outputs: Tensor, probe: Probe) -> Tensor:
         return label_loss(outputs, probe)
 

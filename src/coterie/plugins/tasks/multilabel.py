@@ -59,6 +59,9 @@ class MultiLabel(TaskKind):
     def view(self, outputs: Tensor) -> Tensor:
         return torch.sigmoid(outputs)
 
+    def follow(self, outputs: Tensor, wanted: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(outputs, wanted)
+
     def blind(self, outputs: Tensor, probe: Probe) -> Tensor:
         mask = probe.mask[:, None].to(probe.y.dtype)
         share = ((probe.y * mask).sum(dim=0) + PRIOR) / (mask.sum() + 2 * PRIOR)

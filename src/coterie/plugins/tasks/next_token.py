@@ -60,6 +60,12 @@ class NextToken(TaskKind):
     def view(self, outputs: Tensor) -> Tensor:
         return torch.softmax(outputs, dim=-1)
 
+    def ideal(self, y: Tensor, outputs: int) -> Tensor:
+        return one_hot(y, outputs)
+
+    def follow(self, outputs: Tensor, wanted: Tensor) -> Tensor:
+        return cross_entropy(outputs.flatten(0, 1), wanted.flatten(0, 1))
+
     def blind(self, outputs: Tensor, probe: Probe) -> Tensor:
         met = (one_hot(probe.y, outputs.shape[-1]) * probe.mask[:, None, None]).sum(dim=(0, 1)) + PRIOR
         return torch.log(met / met.sum()).to(outputs.dtype).expand(outputs.shape)
