@@ -48,8 +48,9 @@ EVERY_METHOD: dict[str, dict[str, Any]] = {name: {} for name in registered("algo
 half of the weights: then rounding decides on which side of ReLU's corner a normalised unit lies."""
 
 KINDS = ("Local", "FedAvg", "KD-PDFL", "Ditto", "PENS", "L2C", "CoBo", "DFML")
-"""One each that sends nothing, averages, looks, has a second model, asks some, holds samples out, answers, and
-feeds back: for what costs seconds a method. All methods are in tests/replay, lockstep and the conformance suite."""
+"""One each that sends nothing, averages, looks, has a second model, asks some, holds samples out, answers,
+and feeds back: for what costs seconds a method. All methods are in tests/replay, lockstep and the conformance
+suite."""
 
 PLAIN: dict[str, Any] = {
     "seeds": [0],

@@ -129,13 +129,13 @@ async def advance(
         else:
             meeting = schedule.meeting(t - 1)
             for star, told in _pairs(meeting, meeting.told):
-                letter = await hosts[star].reply("")
+                broadcast = await hosts[star].reply("")
                 for j in told:
-                    if hosts[star].schema.feedback and not (
-                        letter := hosts[star].feedback.get(hosts[j].name)
-                    ):
-                        continue
-                    if j in asked.get(star, ()) and hosts[j].uses("adopt", hosts[star]):
+                    if hosts[star].schema.feedback:
+                        letter = hosts[star].feedback.get(hosts[j].name)
+                    else:
+                        letter = broadcast
+                    if letter and j in asked.get(star, ()) and hosts[j].uses("adopt", hosts[star]):
                         assert await transports[star].push(hosts[j].name, addresses[j], letter)
             for host in hosts:
                 for letter in host.pushed:

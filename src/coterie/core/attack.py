@@ -47,7 +47,7 @@ class Attack:
     def feedback(self, task: Task, honest: Message, probe: Probe, ctx: Context) -> Message:
         """Make what it sends in place of `honest` feedback to a client of another architecture.
 
-        `task`: of that architecture, of which an attacker has no model but this one, so it takes it for its own.
+        `task`: of that architecture, of which an attacker has no model but this, so it takes it for its own.
         """
         return self.offer(task, task.merge(task.blank(honest), honest), honest, probe, ctx)
 

@@ -2,7 +2,8 @@
 
 The `mix` of an algorithm that `feeds_back` reports it beside everything else, from where the runtimes take
 it out and send it one iteration later. It has the names and shapes of what the neighbour sent, so it arrives
-among the neighbour's own messages, whatever the star's architecture; who is not `heard` in the report gets none.
+among the neighbour's own messages, whatever the star's architecture; who is not `heard` in the report gets
+none.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError, ModelError
-from coterie.core.feedback import take_feedback
+from coterie.core.feedback import Feedback, take_feedback
 from coterie.core.measuring import measure_client
 from coterie.core.registry import describe_type, user_code
 from coterie.core.task import Task
@@ -160,9 +160,9 @@ class ValidatingAlgorithm(Algorithm):
     def _validate_feedback(self, what: str, wanted: bool, inbox: Inbox, info: Info) -> None:
         """Raise unless what goes back has the names and shapes of what was heard, or is not there."""
         found = take_feedback(info)[1]
-        heard = (("own", inbox.messages), *enumerate(theirs.messages for theirs in inbox.foreign))
-        for way, messages in heard:
-            back: Any = found.get(way, {})
+        heard: Feedback = {"own": inbox.messages, **dict(enumerate(f.messages for f in inbox.foreign))}
+        for way, messages in heard.items():
+            back = found.get(way, {})
             same_tensors(f"{what}: feedback (`feeds_back` is {wanted})", back, messages if wanted else {})
 
 

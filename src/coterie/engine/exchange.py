@@ -181,8 +181,8 @@ class Exchanges:
 
     def _turn(self, party: Party, act: Act, reader: Tensor, *given: Tensor) -> Info:
         """Change readers, given on the device with their senders `[R, K]`, slots, what was heard, and t."""
-        *columns, t = given
-        to = Deliveries(reader, reader, reader, *columns, columns[-1])  # nobody gives feedback here
+        sender, slot, heard, t = given
+        to = Deliveries(reader, reader, reader, sender, slot, heard, heard)  # nobody gives feedback here
         new, info = self._batch(party, to, act, t)
         write_clients(party.state, reader, new)
         return info

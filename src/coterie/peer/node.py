@@ -286,8 +286,9 @@ class Node:
         for envelope, message in zip(heard, result.feedback, strict=True):
             if message is not None and not absurd(message):
                 schema = self.schema.of_architecture(envelope.architecture)
-                work = partial(self._sealed, schema, result.now, lambda message=message: message)
-                sealed = await run_off_loop(schema.bytes, work)
+                sealed = await run_off_loop(
+                    schema.bytes, partial(self._sealed, schema, result.now, partial(dict, message))
+                )
                 letters[envelope.sender] = sealed._replace(feedback=True)
         return letters
 

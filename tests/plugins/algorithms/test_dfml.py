@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.feedback import take_feedback
 from coterie.core.model_factory import acquainted
 from coterie.core.task import Task
-from coterie.core.types import Foreign, Inbox, Info, Probe, Start, State
+from coterie.core.types import Foreign, Info, Probe, Start, State
 from coterie.plugins.algorithms.dfml import DFML
 from tests.plugins.algorithms.pairs import PAIR
 from tests.plugins.algorithms.scalars import row
 from tests.plugins.algorithms.squares import moment
 from tests.plugins.algorithms.test_def_kt import EVEN, OWN, SURE, heard
 
-TOP = {"low": 1.0, "high": 1.0, "rate": 1.0, "tested": "last"}
+TOP: dict[str, Any] = {"low": 1.0, "high": 1.0, "rate": 1.0, "tested": "last"}
 """The others alone teach, in steps of size 1."""
-ALONE = {**TOP, "low": 0.0, "high": 0.0}
+ALONE: dict[str, Any] = {**TOP, "low": 0.0, "high": 0.0}
 """The labels alone teach."""
 
 

@@ -272,5 +272,12 @@ class IncomingModel:
         if flaw := absurd(message, self._magnitude):
             raise Refused(Reason.VALUES, f"{sender} sent {flaw}")
         version = Version(header.incarnation, header.event)
-        facts = {"architecture": self._architecture, "feedback": self._feedback}
-        return ModelEnvelope(sender, header.terms.run, version, header.digest.hex(), message, **facts)
+        return ModelEnvelope(
+            sender,
+            header.terms.run,
+            version,
+            header.digest.hex(),
+            message,
+            architecture=self._architecture,
+            feedback=self._feedback,
+        )
