@@ -3,7 +3,7 @@ r"""A distance of one's own for the paper's reading of KD-PDFL: $\frac12 \|p - q
 from torch import Tensor
 
 from coterie import Experiment, run
-from coterie.core.outputs import of_probabilities
+from coterie.core.tasks.outputs import of_probabilities
 
 
 @of_probabilities

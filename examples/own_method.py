@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from coterie import Algorithm, Experiment, run
-from coterie.core.messages import blend
+from coterie.core.ingredients.messages import blend
 
 
 @dataclass(frozen=True)

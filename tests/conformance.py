@@ -24,12 +24,12 @@ from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
 
 from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.errors import ConfigError
-from coterie.core.messages import alike
-from coterie.core.model_factory import acquainted
-from coterie.core.optim import Sgd
+from coterie.core.ingredients.messages import alike
+from coterie.core.models.model_factory import acquainted
+from coterie.core.models.optim import Sgd
 from coterie.core.sampling import Purpose, context, first_proxy
 from coterie.core.streams import Stream
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Foreign, Inbox, Message, Probe, Reachable, Start, State
 from tests.trees import clone, one_by_one, pick, same, stack
 

@@ -12,7 +12,7 @@ import torch
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.registry import describe, registered, resolve
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from tests.conformance import CHECKS, conforms, lived, world
@@ -133,7 +133,7 @@ def test_a_users_own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             """
             from dataclasses import dataclass
             from coterie.core.algorithm import Algorithm
-            from coterie.core.messages import weighted_sum
+            from coterie.core.ingredients.messages import weighted_sum
 
             @dataclass(frozen=True)
             class Halfway(Algorithm):

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.optim import Adam, Sgd
+from coterie.core.models.optim import Adam, Sgd
 from coterie.experiment import Experiment, presets
 
 parse = Experiment.parse

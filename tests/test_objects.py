@@ -22,7 +22,7 @@ from coterie import Algorithm, Context, Experiment, Inbox, Info, Probe, Run, Sta
 from coterie.core.data import Dataset as OwnDataset
 from coterie.core.data import Samples
 from coterie.core.errors import ConfigError, CoterieError, DataError, RunError
-from coterie.core.objects import digest
+from coterie.core.own.objects import digest
 from coterie.experiment import Plugin
 from coterie.federation import Dealer
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL

@@ -11,8 +11,8 @@ from pieces import code, page, table
 from pydantic import BaseModel
 
 from coterie.core.registry import KINDS
-from coterie.core.toml import assignment
-from coterie.core.values import allowed
+from coterie.core.support.toml import assignment
+from coterie.core.support.values import allowed
 from coterie.experiment.schema import PLUGINS, Plugin
 
 

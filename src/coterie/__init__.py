@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from coterie.callbacks import Callback, EarlyStopping
     from coterie.core.algorithm import Algorithm
     from coterie.core.errors import CoterieError
-    from coterie.core.messages import weighted_sum
-    from coterie.core.metric import Metric, metric
+    from coterie.core.ingredients.messages import weighted_sum
     from coterie.core.registry import register
-    from coterie.core.task import Task
-    from coterie.core.task_kind import TaskKind
+    from coterie.core.tasks.metric import Metric, metric
+    from coterie.core.tasks.task import Task
+    from coterie.core.tasks.task_kind import TaskKind
     from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State
     from coterie.experiment import Experiment
     from coterie.runs import Run
@@ -55,12 +55,12 @@ __all__ = [
 
 _HOMES = {
     "coterie.core.algorithm": ("Algorithm",),
-    "coterie.core.messages": ("weighted_sum",),
-    "coterie.core.metric": ("Metric", "metric"),
+    "coterie.core.ingredients.messages": ("weighted_sum",),
+    "coterie.core.tasks.metric": ("Metric", "metric"),
     "coterie.core.errors": ("CoterieError",),
     "coterie.core.registry": ("register",),
-    "coterie.core.task": ("Task",),
-    "coterie.core.task_kind": ("TaskKind",),
+    "coterie.core.tasks.task": ("Task",),
+    "coterie.core.tasks.task_kind": ("TaskKind",),
     "coterie.core.types": (
         "Batch",
         "Context",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from coterie.callbacks import Callback, CallbackWatcher
 from coterie.core.errors import RunError
-from coterie.core.home import data_folder
-from coterie.core.signals import stop_on_signal
+from coterie.core.own.home import data_folder
+from coterie.core.support.signals import stop_on_signal
 from coterie.engine.final_models import MOST_BYTES
 from coterie.engine.plan import prepare, tf32
 from coterie.engine.runner import simulate

@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from coterie.core.metric import ACCURACY, Metric
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.engine import sinks
 from coterie.experiment import Experiment
 from coterie.runs.wording import compact

@@ -23,7 +23,7 @@ from torch.nn.functional import pad
 from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError
 from coterie.core.graph import Channel, Graph, Links, Topology
-from coterie.core.home import at_home
+from coterie.core.own.home import at_home
 from coterie.core.registry import describe_type, user_code
 from coterie.core.sampling import Purpose, context
 from coterie.core.streams import Stream

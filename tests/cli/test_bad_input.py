@@ -281,7 +281,7 @@ OWN = {
     "methods.X.name": {
         "own_code:Channel": ["methods.X", "not an Algorithm"],
         "coterie:Algorithm": ["methods.X", "abstract"],
-        "coterie.core.task:Task": ["methods.X"],
+        "coterie.core.tasks.task:Task": ["methods.X"],
         "own_code:Raising": ["Raising", "oh dear"],
     },
     "data.set": {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
 from coterie.peer.identity.authority import Authority, request
 from coterie.peer.observability.status_server import CallCounters, StatusServer
 from coterie.peer.persistence import journal

@@ -21,8 +21,8 @@ from rich.console import Console
 from benchmarks import cli as benchmarks
 from benchmarks.simulator.tables import table
 from coterie.cli import app
-from coterie.core.metric import ACCURACY
 from coterie.core.registry import KINDS, describe, registered
+from coterie.core.tasks.metric import ACCURACY
 from coterie.progress import _Bar
 from tests.cli.conftest import Command
 

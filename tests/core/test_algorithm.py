@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.algorithm import Adoption, Algorithm, drop_unsound, guarded_adopt, guarded_mix
-from coterie.core.messages import weighted_sum
+from coterie.core.ingredients.messages import weighted_sum
 from coterie.core.sampling import context
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Start, State
 from tests.trees import same
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coterie.core.metric import ACCURACY
+from coterie.core.tasks.metric import ACCURACY
 from coterie.storage.files import MARK
 
 __all__ = ["MEANS", "WHY", "board", "cell", "column", "write"]

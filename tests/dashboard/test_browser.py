@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from coterie import Run
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
 from coterie.dashboard.export import MOST_BYTES, report
 from coterie.runs import RunFolder
 from tests.dashboard.conftest import SMALL, Open, serving

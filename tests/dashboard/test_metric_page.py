@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coterie.core.metric import ACCURACY, Metric
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.dashboard.export import report
 from coterie.dashboard.sources import RunSource
 from coterie.runs import wording

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812 - everybody calls it F
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.streams import Stream
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Probe, Start, State
 from coterie.plugins.algorithms.kd_pdfl import PaperReading
 from coterie.plugins.models.mlp import Mlp

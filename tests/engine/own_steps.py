@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Info, Start, State, Tensors
 from coterie.plugins.algorithms.fedavg import FedAvg
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.core.metric import TaskFacts
+from coterie.core.tasks.metric import TaskFacts
 
 __all__ = ["Recording", "Watcher"]
 

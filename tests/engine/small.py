@@ -11,7 +11,7 @@ import pytest
 from torch import Tensor
 
 from coterie.core.registry import registered
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import State
 from coterie.engine.analytic import analytic_model
 from coterie.engine.checkpoint import load

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.execution import AnalyticExecution, LocalStep, VmapExecution
 from coterie.engine.layout import AlgorithmGroup

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.data import Federation, Split
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Probe, State
 from coterie.engine.batches import StackedData
 from coterie.engine.evaluation import Predictor, measure, measurements, predictors, verdicts

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Reachable, State
 from coterie.engine.layout import take_clients
 from coterie.engine.simulator import Simulator

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.errors import CoterieError
-from coterie.core.messages import alike
+from coterie.core.ingredients.messages import alike
 from coterie.core.sampling import Purpose
 from coterie.core.types import Batch, Context, Foreign, Inbox, Message, Probe, State
 from coterie.engine.checkpoint import load

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from coterie.core.dropout import KEY, with_streams
+from coterie.core.models.dropout import KEY, with_streams
 from coterie.core.registry import resolve
 from coterie.engine.batches import StackedData
 from coterie.engine.plan import prepare

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from coterie.core.errors import ModelError
-from coterie.core.task import Alone
+from coterie.core.tasks.task import Alone
 from coterie.engine.execution import OneByOneExecution
 from coterie.engine.plan import Plan, choose_execution, prepare
 from tests.engine.recording import Watcher

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.attack import Attack
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Message, Probe, Reachable, Start, State
 
 

@@ -8,7 +8,7 @@ import torch
 
 from coterie.core.data import Dataset, Samples
 from coterie.core.errors import DataError
-from coterie.core.own_data import as_dataset
+from coterie.core.own.own_data import as_dataset
 from coterie.federation.validation import validate_dataset
 
 X, Y = torch.arange(6.0).view(3, 2), torch.tensor([0, 1, 1])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coterie.core.errors import ConfigError
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
 from coterie.peer.config import ENDLESS, PeerConfig
 from tests.peer.node_factory import peer_config
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coterie.core.metric import Metric, TaskFacts
+from coterie.core.tasks.metric import Metric, TaskFacts
 from coterie.runs import Run
 from tests.runs.run_fixture import CLIENTS, EXCHANGES, EXPERIMENT, make, metrics
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.metric import TaskFacts
+from coterie.core.tasks.metric import TaskFacts
 from coterie.experiment import Experiment
 from coterie.runs import Run, RunFolder
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from coterie import Experiment, Run, run
 from coterie.core.errors import RunError, UnknownNameError
-from coterie.core.html import html_table
+from coterie.core.support.html import html_table
 from coterie.runs.tables import Cell, Table
 from tests.test_callbacks import SHORT
 

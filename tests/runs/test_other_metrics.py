@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from rich.console import Console
 
-from coterie.core.metric import ACCURACY, Metric
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.runs import Run
 from coterie.runs.gains import accounts
 from coterie.runs.hurt import hurt, surely_gained, surely_hurt

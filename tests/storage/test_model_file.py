@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 
 from coterie import __version__
 from coterie.core.errors import CoterieError, ModelError
-from coterie.core.model_factory import build_model
-from coterie.core.trained_model import ModelCard, TrainedModel, state_dict
+from coterie.core.models.model_factory import build_model
+from coterie.core.models.trained_model import ModelCard, TrainedModel, state_dict
 from coterie.storage import tensors
 from coterie.storage.model_file import FORMAT, load, load_model, save
 

@@ -12,7 +12,7 @@ import pytest
 
 from coterie import Experiment, run
 from coterie.core.errors import ConfigError, RunError
-from coterie.core.metric import ACCURACY, Metric
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.engine.plan import prepare
 from coterie.studies.tuning import Trial, Tuning, tune
 from coterie.studies.tuning.candidates import candidates, space

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
 from coterie.peer.config import ENDLESS, PeerConfig
 from coterie.peer.identity.authority import BACKDATED, REQUEST, Authority, request
 from coterie.peer.identity.identity import Identity

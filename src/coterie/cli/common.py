@@ -17,7 +17,7 @@ from coterie.core.errors import ConfigError, RunError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coterie.core.trained_model import ModelCard
+    from coterie.core.models.trained_model import ModelCard
 
 __all__ = ["Data", "Device", "Jobs", "Json", "Seeds", "Sets"]
 __all__ += ["found", "leave", "overrides", "starting", "tell_model"]

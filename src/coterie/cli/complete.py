@@ -71,7 +71,7 @@ def names(ctx: typer.Context, incomplete: str) -> Words:
 def settings(incomplete: str) -> Words:
     """Complete the path of a setting, for `--set`; methods come with their names."""
     from coterie.core.registry import listed
-    from coterie.core.toml import flat
+    from coterie.core.support.toml import flat
     from coterie.experiment import Experiment
 
     paths = flat({k: v for k, v in Experiment().plain().items() if k not in ("methods", "grid", "search")})

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
-from coterie.core.metric import TaskFacts
+from coterie.core.tasks.metric import TaskFacts
 from coterie.runs.tables import Cell, Table
 from coterie.runs.wording import compact
 

@@ -15,7 +15,7 @@ from coterie.cli.common import Json
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from coterie.core.trained_model import ModelCard, TrainedModel
+    from coterie.core.models.trained_model import ModelCard, TrainedModel
 
 __all__ = ["predict"]
 

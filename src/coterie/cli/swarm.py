@@ -61,7 +61,7 @@ def swarm(
       coterie swarm -n 4 --preset mixture --iterations 200 --set exchange.loss=0.2
     """
     from coterie.core.errors import ConfigError, UnknownNameError
-    from coterie.core.signals import stop_on_signal
+    from coterie.core.support.signals import stop_on_signal
     from coterie.runs import free_name, tables
     from coterie.runs.results import table
     from coterie.storage.files import to_json_bytes

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from coterie.core.registry import KINDS
-from coterie.core.toml import assignment
+from coterie.core.support.toml import assignment
 from coterie.experiment import Experiment, Plugin
 from coterie.experiment.schema import PLUGINS, Models
 

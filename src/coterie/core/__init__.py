@@ -1,1 +1,1 @@
-"""Types, task, streams, registry, errors: pure, no I/O."""
+"""The contract of what can be plugged in, randomness, errors; tasks, models, ingredients of algorithms."""

@@ -29,8 +29,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from coterie.core.model_choice import ModelChoice
-from coterie.core.task import Task
+from coterie.core.models.model_choice import ModelChoice
+from coterie.core.tasks.task import Task
 from coterie.core.types import (
     Batch,
     Context,

@@ -18,7 +18,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from coterie.core.streams import Stream
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Probe, State
 
 __all__ = ["Attack", "attackers", "perturb_trainable", "rms"]

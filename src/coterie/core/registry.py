@@ -3,7 +3,7 @@
 A plugin of a kind lives in the folder of that kind (`coterie/plugins/algorithms/kd_pdfl.py`) and registers
 itself. Names are compared without case, blanks, dashes and underscores, so `kd_pdfl` finds
 `KD-PDFL`. A name with a colon, `"pkg.mod:Name"`, is imported from the user's own code, which may lie
-beside the settings (`coterie.core.home`). Installed packages name modules that register plugins by entry
+beside the settings (`coterie.core.own.home`). Installed packages name modules that register plugins by entry
 points of the group `coterie.plugins`.
 """
 
@@ -31,9 +31,9 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError, out_of_memory
-from coterie.core.home import beside, home
-from coterie.core.objects import is_object, recall
-from coterie.core.values import allowed
+from coterie.core.own.home import beside, home
+from coterie.core.own.objects import is_object, recall
+from coterie.core.support.values import allowed
 
 __all__ = [
     "KINDS",

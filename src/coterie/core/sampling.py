@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.streams import Stream
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Tensors
 
 __all__ = [

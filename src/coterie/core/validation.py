@@ -15,11 +15,11 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError, ModelError
-from coterie.core.feedback import Feedback, take_feedback
-from coterie.core.measuring import measure_client
+from coterie.core.ingredients.feedback import Feedback, take_feedback
 from coterie.core.registry import describe_type, user_code
-from coterie.core.task import Task
-from coterie.core.task_kind import TaskKind
+from coterie.core.tasks.measuring import measure_client
+from coterie.core.tasks.task import Task
+from coterie.core.tasks.task_kind import TaskKind
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Reachable, Start, State, Tensors
 
 __all__ = [

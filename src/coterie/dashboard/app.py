@@ -42,8 +42,8 @@ from starlette.responses import (
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError, CoterieError
+from coterie.core.support.addresses import is_loopback
 from coterie.dashboard.sources import RunIndex, SourceIndex
 
 __all__ = ["STATIC", "Served", "application", "prepare"]

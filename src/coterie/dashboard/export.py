@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.errors import RunError
-from coterie.core.metric import Metric
+from coterie.core.tasks.metric import Metric
 from coterie.dashboard.open_run import evenly
 from coterie.dashboard.sources import BoardSource, RunSource, kind_of
 from coterie.runs.wording import heading, text

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError, CoterieError, UnknownNameError
-from coterie.core.metric import TaskFacts
+from coterie.core.support.addresses import is_loopback
+from coterie.core.tasks.metric import TaskFacts
 from coterie.dashboard.open_run import plain
 from coterie.dashboard.peer_monitor import MOST, PeerMonitor, Status, fetch_status
 from coterie.dashboard.views.graph import cells

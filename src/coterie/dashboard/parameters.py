@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coterie.core.errors import CoterieError
-from coterie.core.toml import flat
+from coterie.core.support.toml import flat
 from coterie.dashboard.open_run import OpenRun
 
 __all__ = ["parameters"]

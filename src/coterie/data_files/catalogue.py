@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coterie.core.errors import DataError, UnknownNameError
-from coterie.core.home import beside
+from coterie.core.own.home import beside
 from coterie.core.registry import registered
 
 __all__ = ["HOME", "SHIPPED", "Download", "Entry", "File", "catalogue", "find_entry", "located", "reading"]

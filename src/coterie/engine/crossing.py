@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.messages import alike
+from coterie.core.ingredients.messages import alike
 from coterie.core.types import Foreign, Info, Message, State
 from coterie.engine.deliveries import (
     Act,

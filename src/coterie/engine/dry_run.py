@@ -14,12 +14,12 @@ import torch
 
 from coterie.core.algorithm import Algorithm, drop_unsound
 from coterie.core.attack import Attack
-from coterie.core.batching import entered
 from coterie.core.errors import CoterieError, ModelError
-from coterie.core.messages import alike
+from coterie.core.ingredients.messages import alike
+from coterie.core.models.batching import entered
 from coterie.core.registry import describe_error, user_code
 from coterie.core.sampling import Purpose, first_proxy
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import (
     Batch,
     Context,

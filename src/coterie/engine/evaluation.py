@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from coterie.core.measuring import measure_client
-from coterie.core.task import Task
+from coterie.core.tasks.measuring import measure_client
+from coterie.core.tasks.task import Task
 from coterie.core.types import State, Tensors
 from coterie.engine.analytic import analytic_model
 from coterie.engine.batches import SplitIndex, StackedData

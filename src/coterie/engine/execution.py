@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.func import vmap
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.mapping import one_at_a_time
-from coterie.core.optim import Sgd
-from coterie.core.task import Task
+from coterie.core.models.mapping import one_at_a_time
+from coterie.core.models.optim import Sgd
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.analytic import (
     AnalyticBackend,

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from coterie.core.feedback import take_feedback
+from coterie.core.ingredients.feedback import take_feedback
 from coterie.core.types import Info
 from coterie.engine.deliveries import Deliveries
 from coterie.engine.mail import Party

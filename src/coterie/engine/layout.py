@@ -29,8 +29,8 @@ from coterie.core.attack import Attack
 from coterie.core.data import Federation
 from coterie.core.precision import Precision, received
 from coterie.core.sampling import Purpose, first_model, first_proxy, first_row
-from coterie.core.task import Task
-from coterie.core.toml import flat
+from coterie.core.support.toml import flat
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Start, State, Tensors
 from coterie.engine.batches import StackedData
 from coterie.engine.memory_budget import split_to_fit, world_bytes

@@ -11,7 +11,7 @@ from torch import Tensor
 from coterie.core.algorithm import guard
 from coterie.core.precision import pack
 from coterie.core.sampling import Purpose
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Foreign, Inbox, Info, Message, Probe, State, Tensors
 from coterie.engine.deliveries import Act, Deliveries
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients

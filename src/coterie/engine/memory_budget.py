@@ -12,7 +12,7 @@ from coterie.core.data import Federation
 from coterie.core.errors import NoRoomError
 from coterie.core.registry import user_code
 from coterie.core.sampling import context, first_proxy, first_row
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Start, State
 from coterie.core.validation import ValidatingAlgorithm
 from coterie.experiment import World

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.batching import batched_or_alone
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
-from coterie.core.model_factory import acquainted, build_task, with_proxy
-from coterie.core.task import Alone, Task
+from coterie.core.models.batching import batched_or_alone
+from coterie.core.models.model_factory import acquainted, build_task, with_proxy
+from coterie.core.tasks.task import Alone, Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution

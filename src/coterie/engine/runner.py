@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from coterie.core.data import Federation
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.engine import checkpoint, final_models
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.execution import Execution

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from coterie.core.metric import TaskFacts
+from coterie.core.tasks.metric import TaskFacts
 
 __all__ = ["Progress", "RunSink", "Watcher"]
 

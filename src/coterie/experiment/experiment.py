@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, PrivateAttr, ValidationError, model_validator
 
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.home import at_home
-from coterie.core.html import html_table
-from coterie.core.objects import Held, is_object, keep
-from coterie.core.toml import flat
+from coterie.core.own.home import at_home
+from coterie.core.own.objects import Held, is_object, keep
+from coterie.core.support.html import html_table
+from coterie.core.support.toml import flat
 from coterie.experiment.files import read, settled
 from coterie.experiment.labels import check_labels_unique, world_label
 from coterie.experiment.objects import named_objects
@@ -55,7 +55,7 @@ if TYPE_CHECKING:  # at run time where they are needed: torch takes seconds to l
     from torch import Tensor
 
     from coterie.core.algorithm import Algorithm
-    from coterie.core.task_kind import TaskKind
+    from coterie.core.tasks.task_kind import TaskKind
 
 __all__ = ["Experiment", "World"]
 
@@ -335,7 +335,7 @@ class Experiment(Section):
     @cached_property
     def task_kind(self) -> TaskKind:
         """The task, built with its options."""
-        from coterie.core.task_factory import build_kind
+        from coterie.core.tasks.task_factory import build_kind
 
         with at_home(self.home):
             return build_kind(self.task.name, self.task.options)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import ConfigError, UnknownNameError
-from coterie.core.toml import texts
+from coterie.core.support.toml import texts
 
 __all__ = ["preset_text", "presets", "read", "settled"]
 

@@ -1,7 +1,7 @@
 """Objects in the place of names: `Experiment(data=(x, y), model=MyNet, methods=[MyMethod(rate=0.1)])`.
 
 Each becomes what a TOML file would say: a name and options. What has no name that another process could use
-is held by `coterie.core.objects`, and the name carries a fingerprint of its content.
+is held by `coterie.core.own.objects`, and the name carries a fingerprint of its content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from coterie.core.errors import ConfigError
-from coterie.core.objects import Held, digest, hold, import_path
+from coterie.core.own.objects import Held, digest, hold, import_path
 from coterie.core.registry import registered
 from coterie.experiment.schema import PLUGINS
 
@@ -138,7 +138,7 @@ class _Namer:
 
     def data(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """Name the data that `data.set` is; who owns what, if that is known, gives the number of clients."""
-        from coterie.core.own_data import read_dataset  # torch takes seconds to load
+        from coterie.core.own.own_data import read_dataset  # torch takes seconds to load
 
         given, rest = table["set"], {k: v for k, v in table.items() if k not in _COLUMNS}
         if inspect.isclass(given) or inspect.isfunction(given) or hasattr(given, "load"):

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from coterie.core.errors import ConfigError
-from coterie.core.optim import Adam, Sgd
+from coterie.core.models.optim import Adam, Sgd
 from coterie.core.precision import Precision
 from coterie.core.registry import build
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from coterie.core.data import Federation
 from coterie.core.errors import ConfigError
-from coterie.core.home import at_home
+from coterie.core.own.home import at_home
 from coterie.core.registry import resolve, user_code
 from coterie.core.streams import Stream
 from coterie.experiment import Experiment, World

@@ -32,12 +32,12 @@ import torch
 from coterie.core.attack import Attack
 from coterie.core.data import Dataset, Federation, Partition, Scaling, Split
 from coterie.core.errors import ConfigError, DataError
-from coterie.core.home import at_home
-from coterie.core.model_factory import build_model, input_type
-from coterie.core.own_data import as_dataset
+from coterie.core.models.model_factory import build_model, input_type
+from coterie.core.own.home import at_home
+from coterie.core.own.own_data import as_dataset
 from coterie.core.registry import user_code
 from coterie.core.streams import Stream
-from coterie.core.task_kind import TaskKind
+from coterie.core.tasks.task_kind import TaskKind
 from coterie.experiment import Attackers, Data, Experiment, Plugin, World
 from coterie.federation.allocation import allocate, personal_test, uniform_test
 from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins

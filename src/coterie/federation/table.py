@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.data import Dataset
-from coterie.core.task_kind import TaskKind
+from coterie.core.tasks.task_kind import TaskKind
 
 __all__ = ["Rows", "table"]
 

@@ -8,9 +8,9 @@ import torch
 
 from coterie.core.data import Dataset, Samples
 from coterie.core.errors import DataError
-from coterie.core.targets import refuse_outside
-from coterie.core.task_factory import classification
-from coterie.core.task_kind import TaskKind
+from coterie.core.tasks.targets import refuse_outside
+from coterie.core.tasks.task_factory import classification
+from coterie.core.tasks.task_kind import TaskKind
 
 __all__ = ["validate_dataset"]
 

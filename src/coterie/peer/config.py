@@ -23,11 +23,11 @@ import torch
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 
-from coterie.core.addresses import is_loopback
 from coterie.core.data import Federation, Scaling
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.precision import Precision
 from coterie.core.registry import registered, resolve
+from coterie.core.support.addresses import is_loopback
 from coterie.experiment import (
     NO_ATTACK,
     Attackers,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from coterie.core.home import at_home
-from coterie.core.model_factory import build_model
-from coterie.core.trained_model import ModelCard, refuse_more_than_a_model, state_dict
+from coterie.core.models.model_factory import build_model
+from coterie.core.models.trained_model import ModelCard, refuse_more_than_a_model, state_dict
+from coterie.core.own.home import at_home
 from coterie.core.types import Tensors
 from coterie.experiment import Plugin, settled
 from coterie.peer.config import PeerConfig

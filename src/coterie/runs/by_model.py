@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.metric import TaskFacts
+from coterie.core.tasks.metric import TaskFacts
 from coterie.runs.hurt import surely_hurt
 from coterie.runs.metrics import Floats, WorldMetrics, by_name
 from coterie.runs.tables import ABSENT, Cell, Table, percent

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.core.metric import KINDS_OF_SAMPLES, Metric, TaskFacts
+from coterie.core.tasks.metric import KINDS_OF_SAMPLES, Metric, TaskFacts
 from coterie.storage.files import DAMAGE, read_json, read_rows
 
 __all__ = [

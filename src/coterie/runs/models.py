@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.core.errors import ModelError, RunError
-from coterie.core.home import at_home
-from coterie.core.model_factory import build_model
-from coterie.core.trained_model import ModelCard, TrainedModel, refuse_more_than_a_model, state_dict
+from coterie.core.models.model_factory import build_model
+from coterie.core.models.trained_model import ModelCard, TrainedModel, refuse_more_than_a_model, state_dict
+from coterie.core.own.home import at_home
 from coterie.engine import final_models
 from coterie.federation import architecture_names
 

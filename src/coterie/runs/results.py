@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from coterie.core.metric import ACCURACY, Metric, TaskFacts
+from coterie.core.tasks.metric import ACCURACY, Metric, TaskFacts
 from coterie.experiment.labels import called
 from coterie.runs.tables import ABSENT, Cell, Table
 from coterie.runs.wording import heading, spread, tested

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.core.errors import ConfigError, RunError, UnknownNameError
-from coterie.core.metric import TaskFacts
+from coterie.core.tasks.metric import TaskFacts
 from coterie.runs import results
 from coterie.runs.environment import READABLE
 from coterie.runs.exchanges import ExchangeHistory
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from coterie.core.trained_model import TrainedModel
+    from coterie.core.models.trained_model import TrainedModel
     from coterie.experiment import Experiment
 
 __all__ = ["Run"]

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.metric import Metric
+from coterie.core.tasks.metric import Metric
 from coterie.runs.graph import auc, graph, graph_auc
 from coterie.runs.hurt import hurt, share_worse
 from coterie.runs.metrics import Floats, WeightUpdate, WorldMetrics, by_name

@@ -22,7 +22,7 @@ from rich.measure import Measurement
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from coterie.core.html import html_table
+from coterie.core.support.html import html_table
 
 __all__ = ["ABSENT", "Cell", "Table", "console", "percent"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from coterie.core.metric import ACCURACY, Metric, TaskFacts
+from coterie.core.tasks.metric import ACCURACY, Metric, TaskFacts
 from coterie.runs.tables import ABSENT
 
 __all__ = [

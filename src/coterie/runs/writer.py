@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
-from coterie.core.metric import TaskFacts
-from coterie.core.toml import dumps, flat
+from coterie.core.support.toml import dumps, flat
+from coterie.core.tasks.metric import TaskFacts
 from coterie.runs.environment import environment
 from coterie.runs.run import Run
 from coterie.storage.files import append, as_run_error, replace_file, to_json_bytes

@@ -11,7 +11,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from coterie.core.errors import ModelError, RunError
-from coterie.core.trained_model import ModelCard, TrainedModel
+from coterie.core.models.trained_model import ModelCard, TrainedModel
 from coterie.core.types import Tensors
 from coterie.storage import tensors as saved
 from coterie.storage.files import as_run_error, refuse_foreign

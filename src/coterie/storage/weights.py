@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from coterie.core.errors import ModelError
-from coterie.core.home import at_home, beside
+from coterie.core.own.home import at_home, beside
 from coterie.core.types import Tensors
 
 __all__ = ["ENDING", "initial_weights"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import ConfigError, RunError
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
 from coterie.experiment import Experiment, Population, World
 from coterie.peer.config import PeerConfig
 from coterie.peer.identity.authority import REQUEST, Authority, request

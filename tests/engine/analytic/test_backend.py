@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from coterie.core.optim import Adam, Optimizer, Sgd
+from coterie.core.models.optim import Adam, Optimizer, Sgd
 from coterie.core.registry import build, registered
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Info, State, Tensors
 from coterie.engine.analytic import AnalyticBackend, analytic_model
 from tests.trees import one_by_one, same

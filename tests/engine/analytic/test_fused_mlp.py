@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import vmap
 
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, State, Tensors
 from coterie.engine.analytic import FusedMLP, analytic_model, fused_mlp
 from coterie.plugins.models.iot_mlp import IotMlp

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, State, Tensors
 from coterie.engine.analytic import analytic_model, apply_gradients_, convolution, materialise
 from coterie.plugins.models.cnn import Cnn

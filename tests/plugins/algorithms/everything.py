@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.messages import weighted_sum
-from coterie.core.task import Task
+from coterie.core.ingredients.messages import weighted_sum
+from coterie.core.tasks.task import Task
 from coterie.core.types import (
     Batch,
     Context,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Inbox, Start, State
 from coterie.plugins.algorithms.fml import proxy_model
 from tests.plugins.algorithms.scalars import numbers, row

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.sampling import context
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Probe, State
 
 __all__ = ["TASK", "ctx", "inbox", "probe", "row", "state", "theta"]

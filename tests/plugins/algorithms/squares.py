@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.sampling import context
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Start, State, Tensors
 from tests.own_loss import WithLoss
 from tests.plugins.algorithms.scalars import numbers, row

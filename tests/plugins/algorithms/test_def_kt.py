@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
-from coterie.core.mutual_learning import own_batch
+from coterie.core.ingredients.mutual_learning import own_batch
 from coterie.core.types import Inbox, Probe, Reachable, Start, State
 from coterie.plugins.algorithms.def_kt import DefKT
 from tests.plugins.algorithms.pairs import PAIR, inbox

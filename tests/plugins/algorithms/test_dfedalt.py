@@ -10,7 +10,7 @@ from torch import nn
 
 from coterie.core.algorithm import Adoption
 from coterie.core.errors import ConfigError
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Start
 from coterie.plugins.algorithms.dfedalt import DFedAlt
 from coterie.plugins.algorithms.dfedsalt import DFedSalt

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
-from coterie.core.feedback import take_feedback
-from coterie.core.model_factory import acquainted
-from coterie.core.task import Task
+from coterie.core.ingredients.feedback import take_feedback
+from coterie.core.models.model_factory import acquainted
+from coterie.core.tasks.task import Task
 from coterie.core.types import Foreign, Info, Probe, Start, State
 from coterie.plugins.algorithms.dfml import DFML
 from tests.plugins.algorithms.pairs import PAIR

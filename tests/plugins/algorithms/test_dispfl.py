@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
 from coterie.core.sampling import context
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Probe, Start, State
 from coterie.plugins.algorithms.dispfl import DisPFL, layer_densities
 from coterie.plugins.algorithms.fedavg import FedAvg

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
-from coterie.core.second_model import unpack_tensors
+from coterie.core.ingredients.second_model import unpack_tensors
 from coterie.core.types import State
 from coterie.plugins.algorithms.ditto import Ditto, remembering, shared
 from coterie.plugins.algorithms.fedavg import FedAvg

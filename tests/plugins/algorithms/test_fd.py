@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
-from coterie.core.label_means import LabelMeans
+from coterie.core.ingredients.label_means import LabelMeans
 from coterie.core.types import State
 from coterie.plugins.algorithms.fd import FD
 from coterie.plugins.algorithms.local import Local

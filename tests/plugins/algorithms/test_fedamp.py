@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
-from coterie.core.second_model import unpack_tensors
+from coterie.core.ingredients.second_model import unpack_tensors
 from coterie.core.types import Inbox, State
 from coterie.plugins.algorithms.fedamp import FedAMP
 from coterie.plugins.algorithms.local import Local

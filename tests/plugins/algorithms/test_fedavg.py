@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
-from coterie.core.messages import mean_model
+from coterie.core.ingredients.messages import mean_model
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.fedavg_plus import FedAvgPlus
 from coterie.plugins.algorithms.local import Local

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.streams import Stream
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Inbox, Message, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.fedbn import FedBN

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
+from coterie.core.ingredients.second_model import unpack_tensors
 from coterie.core.sampling import context
-from coterie.core.second_model import unpack_tensors
 from coterie.core.types import Probe, Reachable, State
 from coterie.plugins.algorithms.fedfomo import FedFomo, gain
 from tests.plugins.algorithms.scalars import inbox, numbers, probe, theta

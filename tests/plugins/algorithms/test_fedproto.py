@@ -9,8 +9,8 @@ import torch
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.errors import ModelError
-from coterie.core.label_means import LabelMeans
-from coterie.core.task import Task
+from coterie.core.ingredients.label_means import LabelMeans
+from coterie.core.tasks.task import Task
 from coterie.core.types import Start, State
 from coterie.plugins.algorithms.fedproto import FedProto
 from coterie.plugins.algorithms.local import Local

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
-from coterie.core.model_choice import SAME
-from coterie.core.model_factory import with_proxy
+from coterie.core.models.model_choice import SAME
+from coterie.core.models.model_factory import with_proxy
 from coterie.core.sampling import first_proxy
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Probe, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.fml import FML, proxy_model

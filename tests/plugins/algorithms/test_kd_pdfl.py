@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
 from coterie.core.errors import ConfigError
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Inbox, Probe, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.kd_pdfl import BARRIER, PaperReading

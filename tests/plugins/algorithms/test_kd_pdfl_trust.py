@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.algorithm import guarded_adopt, guarded_mix
-from coterie.core.closing_mean import begin_mean, mean_or_model, update_mean
 from coterie.core.errors import ConfigError
-from coterie.core.task import Task
+from coterie.core.ingredients.closing_mean import begin_mean, mean_or_model, update_mean
+from coterie.core.tasks.task import Task
 from coterie.core.types import Inbox, Probe, Reachable, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL

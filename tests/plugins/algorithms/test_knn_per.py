@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Probe, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.knn_per import KNNPer

@@ -7,7 +7,7 @@ import torch
 
 from coterie.core.algorithm import Adoption, guarded_mix
 from coterie.core.sampling import context
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Message, Start
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.noisy_fedavg import NoisyFedAvg

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coterie.core.algorithm import Adoption, guarded_adopt, guarded_mix
-from coterie.core.second_model import unpack_tensors
+from coterie.core.ingredients.second_model import unpack_tensors
 from coterie.core.types import State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.local import Local

@@ -16,7 +16,7 @@ from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError
 from coterie.core.registry import registered
 from coterie.core.sampling import Purpose, context
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Probe, State
 from coterie.plugins.attacks.adaptive import Adaptive
 from coterie.plugins.attacks.free_rider import FreeRider

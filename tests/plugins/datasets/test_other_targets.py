@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from coterie.core.errors import DataError
-from coterie.core.task_factory import build_kind
+from coterie.core.tasks.task_factory import build_kind
 from coterie.federation.validation import validate_dataset
 from coterie.plugins.datasets.diabetes import Diabetes
 from coterie.plugins.datasets.dialects import SLOTS, Dialects

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from coterie.core.outputs import Distance
 from coterie.core.registry import registered
+from coterie.core.tasks.outputs import Distance
 
 ALL: dict[str, Distance] = registered("distance")
 LN2, LN3 = math.log(2), math.log(3)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.registry import describe, registered
-from coterie.core.task import Task
-from coterie.core.task_factory import build_kind
-from coterie.core.task_kind import TaskKind, Trained
+from coterie.core.tasks.task import Task
+from coterie.core.tasks.task_factory import build_kind
+from coterie.core.tasks.task_kind import TaskKind, Trained
 from coterie.core.types import Batch, Probe, State
 from coterie.engine.analytic import analytic_model, materialise
 from coterie.plugins.tasks.autoencoder import linear_probe

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coterie.core.metric import ACCURACY
+from coterie.core.tasks.metric import ACCURACY
 from coterie.runs.plots.style import GREY
 from coterie.studies.leaderboard.cost import cost_diagram, costs_of_board
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coterie.core.metric import ACCURACY, Metric
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.runs.metrics import by_name
 from coterie.studies.leaderboard.ranking import ranking
 from coterie.studies.leaderboard.report import details, over_all, tables

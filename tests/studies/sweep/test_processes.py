@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from coterie.core.errors import ConfigError, RunError
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
 from coterie.studies.sweep.folder import Sweep
 from coterie.studies.sweep.processes import share_of_threads
 from coterie.studies.sweep.runner import SweepStopped, sweep

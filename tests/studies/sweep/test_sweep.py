@@ -17,7 +17,7 @@ import torch
 
 from coterie import Run, __version__, run
 from coterie.core.errors import ConfigError, RunError
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
 from coterie.studies.sweep.folder import Sweep, SweepFolder
 from coterie.studies.sweep.grid import jobs
 from coterie.studies.sweep.runner import SweepStopped, sweep

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from coterie.core.metric import Metric
+from coterie.core.tasks.metric import Metric
 from coterie.experiment import Experiment
 from coterie.progress import Lines
 from coterie.runs.wording import compact

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from coterie.core.optim import Scale, Sgd
-from coterie.core.task import Gradient, Pull, Task
+from coterie.core.models.optim import Scale, Sgd
+from coterie.core.tasks.task import Gradient, Pull, Task
 from coterie.core.types import Batch, Info, State, Tensors
 from coterie.engine.analytic.model import StackedGradient, apply_gradients_, materialise
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from coterie.core.task import Task
-from coterie.core.task_kind import ClosedForm
+from coterie.core.tasks.task import Task
+from coterie.core.tasks.task_kind import ClosedForm
 from coterie.core.types import Tensors
 from coterie.engine.analytic.convolution import Convolution
 from coterie.engine.analytic.layers import (

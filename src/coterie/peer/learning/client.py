@@ -18,12 +18,11 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, guarded_adopt, guarded_mix
 from coterie.core.attack import Attack
-from coterie.core.batching import batched_or_alone
 from coterie.core.data import Federation, Samples, Split
 from coterie.core.errors import CoterieError, ModelError
-from coterie.core.feedback import take_feedback
-from coterie.core.measuring import measure_client
-from coterie.core.model_factory import acquainted, build_task, with_proxy
+from coterie.core.ingredients.feedback import take_feedback
+from coterie.core.models.batching import batched_or_alone
+from coterie.core.models.model_factory import acquainted, build_task, with_proxy
 from coterie.core.precision import Precision, pack, unpack
 from coterie.core.registry import describe_error
 from coterie.core.sampling import (
@@ -36,7 +35,8 @@ from coterie.core.sampling import (
     step_keys,
     training_order,
 )
-from coterie.core.task import Task
+from coterie.core.tasks.measuring import measure_client
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Inbox, Info, Message, Probe, Reachable, Start, State
 from coterie.core.validation import ValidatingAlgorithm, refuse_without_classes, validate_outputs
 from coterie.experiment import World

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from coterie.core.messages import alike
-from coterie.core.task import Task
+from coterie.core.ingredients.messages import alike
+from coterie.core.tasks.task import Task
 from coterie.core.types import Foreign, Inbox, Message
 
 __all__ = ["Act", "ReceivedMessage", "Sent", "Way", "inbox_of", "ways_of"]

@@ -8,8 +8,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from coterie.core.addresses import is_loopback
 from coterie.core.errors import ConfigError
+from coterie.core.support.addresses import is_loopback
 from coterie.peer.errors import Unreachable
 
 __all__ = ["ADDRESS", "status", "status_address"]

@@ -21,9 +21,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coterie.core.addresses import is_loopback
-from coterie.core.metric import ACCURACY, TaskFacts
-from coterie.core.metric import Metric as TaskMetric
+from coterie.core.support.addresses import is_loopback
+from coterie.core.tasks.metric import ACCURACY, TaskFacts
+from coterie.core.tasks.metric import Metric as TaskMetric
 from coterie.peer.errors import PeerError
 
 __all__ = ["CallCounters", "StatusServer"]

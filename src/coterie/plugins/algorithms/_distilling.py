@@ -10,9 +10,9 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.distillation import distilled
-from coterie.core.messages import blend
-from coterie.core.task import Task
+from coterie.core.ingredients.distillation import distilled
+from coterie.core.ingredients.messages import blend
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Probe, State
 
 __all__ = ["Distilling"]

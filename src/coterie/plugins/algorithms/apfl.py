@@ -22,9 +22,9 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
+from coterie.core.ingredients.second_model import pack_state, unpack_state
 from coterie.core.registry import register
-from coterie.core.second_model import pack_state, unpack_state
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State, Tensors
 from coterie.plugins.algorithms.fedavg import FedAvg
 

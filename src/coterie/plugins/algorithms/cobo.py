@@ -27,10 +27,10 @@ from annotated_types import Ge
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
-from coterie.core.messages import weighted_sum, write_row
-from coterie.core.probe_loss import probe_gradient
+from coterie.core.ingredients.messages import weighted_sum, write_row
+from coterie.core.ingredients.probe_loss import probe_gradient
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Start, State
 
 __all__ = ["CoBo"]

@@ -31,10 +31,10 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
-from coterie.core.messages import squared_distances, weighted_sum, write_row
+from coterie.core.ingredients.messages import squared_distances, weighted_sum, write_row
+from coterie.core.ingredients.second_model import pack_tensors, unpack_tensors
 from coterie.core.registry import register
-from coterie.core.second_model import pack_tensors, unpack_tensors
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State, Tensors
 
 __all__ = ["Dada"]

@@ -26,10 +26,10 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
-from coterie.core.messages import ranks
-from coterie.core.mutual_learning import own_batch, taught
+from coterie.core.ingredients.messages import ranks
+from coterie.core.ingredients.mutual_learning import own_batch, taught
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Probe, Reachable, State
 
 __all__ = ["DefKT"]

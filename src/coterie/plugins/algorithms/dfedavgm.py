@@ -17,9 +17,9 @@ from typing import Annotated
 from annotated_types import Ge, Lt
 
 from coterie.core.algorithm import SearchSpace
+from coterie.core.ingredients.second_model import pack_tensors, unpack_tensors
 from coterie.core.registry import register
-from coterie.core.second_model import pack_tensors, unpack_tensors
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Probe, Start, State, Tensors
 from coterie.plugins.algorithms.gossip import Gossip
 

@@ -24,7 +24,7 @@ from annotated_types import Ge, Le
 
 from coterie.core.algorithm import SearchSpace
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Start, State
 from coterie.plugins.algorithms.fedrep import FedRep
 

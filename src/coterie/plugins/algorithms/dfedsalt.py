@@ -19,7 +19,7 @@ from annotated_types import Ge
 from coterie.core.algorithm import SearchSpace
 from coterie.core.errors import ConfigError
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Info, State
 from coterie.plugins.algorithms.dfedalt import DFedAlt
 from coterie.plugins.algorithms.dfedsam import RADII, sharp_step

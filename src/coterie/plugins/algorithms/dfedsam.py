@@ -21,9 +21,9 @@ from annotated_types import Ge
 from torch import Tensor
 
 from coterie.core.algorithm import SearchSpace
-from coterie.core.optim import Scale
+from coterie.core.models.optim import Scale
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Info, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 

@@ -31,12 +31,12 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
-from coterie.core.ensemble import answers, ensemble, log_frequencies, step_together
-from coterie.core.feedback import feedback
-from coterie.core.mutual_learning import own_batch
+from coterie.core.ingredients.ensemble import answers, ensemble, log_frequencies, step_together
+from coterie.core.ingredients.feedback import feedback
+from coterie.core.ingredients.mutual_learning import own_batch
+from coterie.core.ingredients.second_model import pack_state, unpack_state
 from coterie.core.registry import register
-from coterie.core.second_model import pack_state, unpack_state
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Start, State, Tensors
 
 __all__ = ["DFML"]

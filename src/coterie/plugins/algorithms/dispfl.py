@@ -24,11 +24,11 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
-from coterie.core.messages import mean_model, ranks, weighted_sum
-from coterie.core.probe_loss import probe_gradient
+from coterie.core.ingredients.messages import mean_model, ranks, weighted_sum
+from coterie.core.ingredients.probe_loss import probe_gradient
+from coterie.core.ingredients.second_model import pack_tensors, unpack_tensors
 from coterie.core.registry import register
-from coterie.core.second_model import pack_tensors, unpack_tensors
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State, Tensors
 
 __all__ = ["DisPFL"]

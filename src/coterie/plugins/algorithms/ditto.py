@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 
 from coterie.core.algorithm import Algorithm, SearchSpace
+from coterie.core.ingredients.second_model import pack_state, pack_tensors, unpack_state, unpack_tensors
 from coterie.core.registry import register
-from coterie.core.second_model import pack_state, pack_tensors, unpack_state, unpack_tensors
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State, Tensors
 from coterie.plugins.algorithms.fedavg import FedAvg
 

@@ -26,7 +26,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
-from coterie.core.label_means import (
+from coterie.core.ingredients.label_means import (
     LabelMeans,
     adopted,
     head_sizes,
@@ -36,7 +36,7 @@ from coterie.core.label_means import (
     remembering,
 )
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
 
 __all__ = ["FD"]

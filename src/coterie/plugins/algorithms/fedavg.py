@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.messages import mean_model
+from coterie.core.ingredients.messages import mean_model
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, State
 
 __all__ = ["FedAvg"]

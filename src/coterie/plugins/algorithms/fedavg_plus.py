@@ -16,9 +16,9 @@ from annotated_types import Ge, Gt, Le
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
-from coterie.core.messages import mean_model
+from coterie.core.ingredients.messages import mean_model
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 
 __all__ = ["FedAvgPlus"]

@@ -25,10 +25,10 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
-from coterie.core.messages import squared_distances, weighted_sum
+from coterie.core.ingredients.messages import squared_distances, weighted_sum
+from coterie.core.ingredients.second_model import pack_tensors, unpack_tensors
 from coterie.core.registry import register
-from coterie.core.second_model import pack_tensors, unpack_tensors
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Reachable, Start, State
 
 __all__ = ["FedFomo"]

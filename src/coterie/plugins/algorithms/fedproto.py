@@ -28,7 +28,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
 from coterie.core.errors import ConfigError
-from coterie.core.label_means import (
+from coterie.core.ingredients.label_means import (
     LabelMeans,
     adopted,
     head_sizes,
@@ -39,7 +39,7 @@ from coterie.core.label_means import (
     updated,
 )
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
 
 __all__ = ["FedProto"]

@@ -17,7 +17,7 @@ from annotated_types import Ge
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, Context, Inbox, Info, Probe, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 

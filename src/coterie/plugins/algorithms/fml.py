@@ -25,11 +25,11 @@ from annotated_types import Ge, Le
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
-from coterie.core.model_choice import SAME, ModelOption
-from coterie.core.mutual_learning import proxy_of, taught
+from coterie.core.ingredients.mutual_learning import proxy_of, taught
+from coterie.core.ingredients.second_model import pack_state, unpack_state
+from coterie.core.models.model_choice import SAME, ModelOption
 from coterie.core.registry import register
-from coterie.core.second_model import pack_state, unpack_state
-from coterie.core.task import Gradient, Task
+from coterie.core.tasks.task import Gradient, Task
 from coterie.core.types import Batch, Context, Inbox, Info, Message, Probe, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
-from coterie.core.messages import weighted_sum
+from coterie.core.ingredients.messages import weighted_sum
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Start, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 

@@ -27,11 +27,11 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.errors import ConfigError
-from coterie.core.messages import mean_model, weighted_sum
+from coterie.core.ingredients.messages import mean_model, weighted_sum
+from coterie.core.ingredients.second_model import pack_tensors, unpack_tensors
 from coterie.core.registry import register
-from coterie.core.second_model import pack_tensors, unpack_tensors
 from coterie.core.streams import Stream
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Start, State, Tensors
 
 __all__ = ["IFCA"]

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.errors import ConfigError
-from coterie.core.messages import write_row
-from coterie.core.outputs import distance, mean_distance, outputs
+from coterie.core.ingredients.messages import write_row
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.outputs import distance, mean_distance, outputs
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Start, State, Tensors
 from coterie.plugins.algorithms._distilling import Distilling
 from coterie.plugins.algorithms.kd_pdfl_trust import TrustReading

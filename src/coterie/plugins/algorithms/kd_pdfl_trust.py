@@ -19,8 +19,8 @@ each, mix accordingly. Four of its lines are other ones (docs/science.md has wha
             $\theta_j = w_i \theta_i + (1 - w_i) \theta_j$
 
 Where nobody fits worse than the best, this is FedAvg. The model that is tested is the mean over the closing
-phase (`core/closing_mean.py`). Where links cost, `asked` neighbours are drawn with chances as their weights;
-who was never heard has that of the best.
+phase (`core/ingredients/closing_mean.py`). Where links cost, `asked` neighbours are drawn with chances as
+their weights; who was never heard has that of the best.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
-from coterie.core.closing_mean import begin_mean, mean_or_model, update_mean
-from coterie.core.messages import ranks, write_row
-from coterie.core.task import Task
+from coterie.core.ingredients.closing_mean import begin_mean, mean_or_model, update_mean
+from coterie.core.ingredients.messages import ranks, write_row
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Reachable, Start, State, Tensors
 from coterie.plugins.algorithms._distilling import Distilling
 

@@ -24,7 +24,7 @@ from torch.nn.functional import one_hot
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Probe, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 

@@ -20,9 +20,9 @@ from annotated_types import Ge, Lt
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
-from coterie.core.messages import squared_distances, weighted_sum
+from coterie.core.ingredients.messages import squared_distances, weighted_sum
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 
 __all__ = ["Krum"]

@@ -23,12 +23,12 @@ from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
 from coterie.core.errors import ConfigError
-from coterie.core.messages import inner_products, weighted_sum, write_row
-from coterie.core.optim import Adam
-from coterie.core.probe_loss import probe_gradient
+from coterie.core.ingredients.messages import inner_products, weighted_sum, write_row
+from coterie.core.ingredients.probe_loss import probe_gradient
+from coterie.core.ingredients.second_model import pack_tensors, unpack_tensors
+from coterie.core.models.optim import Adam
 from coterie.core.registry import register
-from coterie.core.second_model import pack_tensors, unpack_tensors
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Reachable, Start, State, Tensors
 
 __all__ = ["L2C"]

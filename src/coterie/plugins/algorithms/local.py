@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 
 __all__ = ["Local"]

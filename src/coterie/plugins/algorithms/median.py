@@ -17,7 +17,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, State
 
 __all__ = ["Median"]

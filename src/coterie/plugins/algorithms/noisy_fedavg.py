@@ -20,7 +20,7 @@ from annotated_types import Ge, Gt
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.messages import mean_model
+from coterie.core.ingredients.messages import mean_model
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Message, Probe, Start, State
 
 __all__ = ["Oracle"]

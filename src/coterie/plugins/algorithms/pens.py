@@ -21,9 +21,9 @@ from annotated_types import Ge
 from torch import Tensor
 
 from coterie.core.algorithm import Adoption, Algorithm, SearchSpace
-from coterie.core.messages import mean_model, ranks
+from coterie.core.ingredients.messages import mean_model, ranks
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Reachable, Start, State
 
 __all__ = ["PENS"]

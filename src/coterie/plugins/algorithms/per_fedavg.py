@@ -24,7 +24,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.registry import register
-from coterie.core.task import Gradient, Task
+from coterie.core.tasks.task import Gradient, Task
 from coterie.core.types import Batch, Context, Info, State, Tensors
 from coterie.plugins.algorithms.fedavg import FedAvg
 

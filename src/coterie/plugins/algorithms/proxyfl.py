@@ -29,10 +29,10 @@ from torch.func import vmap
 
 from coterie.core.algorithm import Adoption, SearchSpace
 from coterie.core.errors import ConfigError
-from coterie.core.messages import ranks, weighted_sum
-from coterie.core.mutual_learning import proxy_of, taught
+from coterie.core.ingredients.messages import ranks, weighted_sum
+from coterie.core.ingredients.mutual_learning import proxy_of, taught
 from coterie.core.registry import register
-from coterie.core.task import Gradient, Task
+from coterie.core.tasks.task import Gradient, Task
 from coterie.core.types import Batch, Context, Inbox, Info, Probe, Reachable, Start, State, Tensors
 from coterie.plugins.algorithms.fml import FML, proxy_model, remembering
 

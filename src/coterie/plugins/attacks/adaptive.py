@@ -22,9 +22,9 @@ from annotated_types import Gt
 from torch import Tensor
 
 from coterie.core.attack import Attack, perturb_trainable
-from coterie.core.outputs import distance, mean_distance, outputs
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.outputs import distance, mean_distance, outputs
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Probe, State
 
 __all__ = ["Adaptive"]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from coterie.core.attack import Attack, perturb_trainable, rms
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Probe, State
 
 __all__ = ["GaussianNoise"]

@@ -20,7 +20,7 @@ from torch.func import grad
 
 from coterie.core.attack import Attack, perturb_trainable
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Probe, State, Tensors
 
 __all__ = ["ModelReplacement"]

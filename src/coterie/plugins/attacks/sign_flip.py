@@ -13,7 +13,7 @@ from annotated_types import Gt
 
 from coterie.core.attack import Attack, perturb_trainable
 from coterie.core.registry import register
-from coterie.core.task import Task
+from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Probe, State
 
 __all__ = ["SignFlip"]

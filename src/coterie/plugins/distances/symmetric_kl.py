@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coterie.core.outputs import of_probabilities
 from coterie.core.registry import register
+from coterie.core.tasks.outputs import of_probabilities
 
 __all__ = ["symmetric_kl"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from coterie.core.outputs import of_probabilities
 from coterie.core.registry import register
+from coterie.core.tasks.outputs import of_probabilities
 
 __all__ = ["wasserstein1"]
 

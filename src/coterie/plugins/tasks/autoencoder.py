@@ -17,10 +17,10 @@ from annotated_types import Gt
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from coterie.core.metric import Metric
 from coterie.core.registry import register
-from coterie.core.targets import as_labels, default_class_names
-from coterie.core.task_kind import TaskKind, Trained
+from coterie.core.tasks.metric import Metric
+from coterie.core.tasks.targets import as_labels, default_class_names
+from coterie.core.tasks.task_kind import TaskKind, Trained
 from coterie.core.types import Probe, Tensors
 
 __all__ = ["Autoencoder", "linear_probe"]

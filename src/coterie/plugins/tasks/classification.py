@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from coterie.core.errors import DataError
-from coterie.core.metric import ACCURACY, Metric
 from coterie.core.registry import register
-from coterie.core.targets import as_labels, default_class_names
-from coterie.core.task_kind import ClosedForm, TaskKind, Trained
+from coterie.core.tasks.metric import ACCURACY, Metric
+from coterie.core.tasks.targets import as_labels, default_class_names
+from coterie.core.tasks.task_kind import ClosedForm, TaskKind, Trained
 from coterie.core.types import Probe, Tensors
 
 __all__ = ["Classification", "label_loss"]

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from coterie.core.errors import DataError
-from coterie.core.metric import Metric
 from coterie.core.registry import describe_type, register
-from coterie.core.task_kind import TaskKind, Trained
+from coterie.core.tasks.metric import Metric
+from coterie.core.tasks.task_kind import TaskKind, Trained
 from coterie.core.types import Probe, Tensors
 
 __all__ = ["MultiLabel", "average_precision"]

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from coterie.core.errors import DataError
-from coterie.core.metric import Metric
 from coterie.core.registry import describe_type, register
-from coterie.core.targets import default_class_names, refuse_outside
-from coterie.core.task_kind import TaskKind, Trained
+from coterie.core.tasks.metric import Metric
+from coterie.core.tasks.targets import default_class_names, refuse_outside
+from coterie.core.tasks.task_kind import TaskKind, Trained
 from coterie.core.types import Probe, Tensors
 
 __all__ = ["NextToken"]

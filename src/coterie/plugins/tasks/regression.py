@@ -14,10 +14,10 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from coterie.core.metric import Metric
 from coterie.core.registry import register
-from coterie.core.targets import as_numbers
-from coterie.core.task_kind import ClosedForm, TaskKind, Trained
+from coterie.core.tasks.metric import Metric
+from coterie.core.tasks.targets import as_numbers
+from coterie.core.tasks.task_kind import ClosedForm, TaskKind, Trained
 from coterie.core.types import Probe, Tensors
 
 __all__ = ["Regression"]

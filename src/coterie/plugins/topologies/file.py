@@ -12,7 +12,7 @@ from torch import Tensor
 
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.graph import table
-from coterie.core.home import beside
+from coterie.core.own.home import beside
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 

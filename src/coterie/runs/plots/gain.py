@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from coterie.core.metric import Metric
+from coterie.core.tasks.metric import Metric
 from coterie.runs.metrics import Floats, WorldMetrics
 from coterie.runs.plots.style import INK, title
 from coterie.runs.wording import difference

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from coterie.core.errors import ConfigError, CoterieError, RunError
-from coterie.core.home import data_folder
-from coterie.core.signals import stop_on_signal
+from coterie.core.own.home import data_folder
+from coterie.core.support.signals import stop_on_signal
 from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from coterie.storage.files import as_run_error, open_folder

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from coterie.core.metric import Metric
+from coterie.core.tasks.metric import Metric
 from coterie.runs.plots.cost import Cost, draw_costs, name_costs
 from coterie.runs.plots.looks import hue
 from coterie.runs.plots.style import GREY, METHODS, STYLE

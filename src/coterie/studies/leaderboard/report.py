@@ -6,8 +6,8 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coterie.core.metric import ACCURACY, Metric
-from coterie.core.toml import flat
+from coterie.core.support.toml import flat
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.runs.tables import ABSENT, Cell, Table, percent
 from coterie.runs.wording import behind, heading, spread, text, title
 from coterie.storage.files import replace_file, to_json_bytes

@@ -58,8 +58,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from coterie.core.metric import ACCURACY, Metric
 from coterie.core.registry import describe, resolve
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.runs import Run
 from coterie.runs.environment import environment
 from coterie.runs.metrics import WeightUpdate, WorldMetrics, by_name

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from coterie.api import run
 from coterie.core.errors import RunError, UnknownNameError
-from coterie.core.home import data_folder
-from coterie.core.toml import flat
+from coterie.core.own.home import data_folder
+from coterie.core.support.toml import flat
 from coterie.engine.plan import prepare
 from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment

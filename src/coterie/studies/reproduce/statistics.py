@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coterie.core.metric import ACCURACY
+from coterie.core.tasks.metric import ACCURACY
 from coterie.runs.metrics import Floats, WorldMetrics
 from coterie.runs.tables import ABSENT, Cell, Table
 from coterie.runs.wording import spread

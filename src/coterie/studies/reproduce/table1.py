@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coterie.core.metric import ACCURACY
+from coterie.core.tasks.metric import ACCURACY
 from coterie.runs.metrics import WorldMetrics
 from coterie.runs.summary import summarize
 from coterie.runs.tables import ABSENT, Cell, Table, percent

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from coterie.core.errors import CoterieError, RunError
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
 from coterie.experiment.labels import world_label
 from coterie.runs import Run
 from coterie.runs.metrics import WeightUpdate, WorldMetrics

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from coterie.core.errors import ConfigError, RunError
-from coterie.core.signals import stop_on_signal
+from coterie.core.support.signals import stop_on_signal
 from coterie.runs import free_name
 from coterie.studies.sweep.cluster import Cluster, connected, installed
 from coterie.studies.sweep.folder import Job, Sweep, SweepFolder

@@ -13,7 +13,7 @@ import torch
 
 from coterie.api import Stopped, run
 from coterie.core.errors import CoterieError, NoRoomError, out_of_memory
-from coterie.core.home import data_folder
+from coterie.core.own.home import data_folder
 from coterie.engine.memory_budget import check_clients_fit
 from coterie.engine.plan import Plan
 from coterie.experiment import Experiment

@@ -12,7 +12,7 @@ import torch
 
 from coterie.core.algorithm import SearchSpace
 from coterie.core.errors import ConfigError
-from coterie.core.optim import Adam, Sgd
+from coterie.core.models.optim import Adam, Sgd
 from coterie.core.registry import user_code
 from coterie.core.streams import Stream
 from coterie.experiment import Experiment, World

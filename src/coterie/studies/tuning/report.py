@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import RunError
-from coterie.core.metric import ACCURACY, Metric
-from coterie.core.toml import dumps
+from coterie.core.support.toml import dumps
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.runs import free_name
 from coterie.runs.environment import environment
 from coterie.runs.tables import Cell, Table

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import ConfigError
-from coterie.core.home import data_folder
-from coterie.core.metric import ACCURACY, Metric
+from coterie.core.own.home import data_folder
+from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.engine.mixed import simulator_of
 from coterie.engine.plan import Plan, choose_execution, prepare, tf32
 from coterie.engine.sinks import Progress

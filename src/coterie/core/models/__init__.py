@@ -1,0 +1,1 @@
+"""Models as pure functions: made, batched or taken one by one, optimised, kept for use."""
