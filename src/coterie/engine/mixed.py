@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from coterie.engine.checkpoint import Checkpoint
-from coterie.engine.crossing import Crossings
-from coterie.engine.deliveries import Act, Meetings
+from coterie.engine.exchanges.crossing import Crossings
+from coterie.engine.exchanges.deliveries import Act, Meetings
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack, WorldSlot
 from coterie.engine.simulator import PER_SAMPLE, Simulator, packed, restore_tensors

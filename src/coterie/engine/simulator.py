@@ -22,7 +22,7 @@ from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.cuda_graphs import RECORDED_BYTES, Recorder
 from coterie.engine.evaluation import measurements, predictors, verdicts
-from coterie.engine.exchange import Act, Exchanges, Meetings
+from coterie.engine.exchanges.exchange import Act, Exchanges, Meetings
 from coterie.engine.execution import (
     BatchPlan,
     ClientRange,

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from coterie.core.ingredients.feedback import take_feedback
 from coterie.core.types import Info
-from coterie.engine.deliveries import Deliveries
-from coterie.engine.mail import Party
+from coterie.engine.exchanges.deliveries import Deliveries
+from coterie.engine.exchanges.mail import Party
 
 __all__ = ["Receivers", "send_back"]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from coterie.core.ingredients.messages import alike
 from coterie.core.types import Foreign, Info, Message, State
-from coterie.engine.deliveries import (
+from coterie.engine.exchanges.deliveries import (
     Act,
     Deliveries,
     Meetings,
@@ -29,10 +29,10 @@ from coterie.engine.deliveries import (
     to_neighbours,
     to_stars,
 )
-from coterie.engine.exchange import Address, Draws, Exchanges, asked, chosen_among, chunks
-from coterie.engine.feedback import Receivers, send_back
+from coterie.engine.exchanges.exchange import Address, Draws, Exchanges, asked, chosen_among, chunks
+from coterie.engine.exchanges.feedback import Receivers, send_back
+from coterie.engine.exchanges.mail import Party, rows_of
 from coterie.engine.layout import write_clients
-from coterie.engine.mail import Party, rows_of
 from coterie.schedule import Meeting
 
 __all__ = ["Crossings"]

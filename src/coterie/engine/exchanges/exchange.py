@@ -15,7 +15,7 @@ from torch import Tensor
 
 from coterie.core.types import Info, Message, Probe, Reachable, State
 from coterie.engine.cuda_graphs import Recorder
-from coterie.engine.deliveries import (
+from coterie.engine.exchanges.deliveries import (
     Act,
     Deliveries,
     Meetings,
@@ -29,9 +29,9 @@ from coterie.engine.deliveries import (
     to_neighbours,
     to_stars,
 )
-from coterie.engine.feedback import Receivers, send_back
+from coterie.engine.exchanges.feedback import Receivers, send_back
+from coterie.engine.exchanges.mail import Mail, Party, rows_of
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, WorldSlot, take_clients, write_clients
-from coterie.engine.mail import Mail, Party, rows_of
 from coterie.engine.memory_budget import chunk_size, nbytes
 from coterie.schedule import Meeting, Schedule
 

@@ -13,7 +13,7 @@ from coterie.core.precision import pack
 from coterie.core.sampling import Purpose
 from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Foreign, Inbox, Info, Message, Probe, State, Tensors
-from coterie.engine.deliveries import Act, Deliveries
+from coterie.engine.exchanges.deliveries import Act, Deliveries
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.engine.memory_budget import nbytes
 

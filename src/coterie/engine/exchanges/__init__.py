@@ -1,0 +1,1 @@
+"""Exchanges: who reads whose message, what is sent, what many readers make of it in one batched call."""
