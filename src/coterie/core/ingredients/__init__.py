@@ -1,1 +1,1 @@
-"""What several algorithms are made of, one file each."""
+"""Ingredients of algorithms: what several of them are made of, one file each."""

@@ -1,1 +1,1 @@
-"""What is learned and how it is measured: tasks, their kinds, targets, outputs and metrics."""
+"""Tasks: their kinds, targets, outputs and metrics."""
