@@ -25,7 +25,11 @@ __all__ = ["Stopped", "run"]
 
 
 class Stopped(RunError):  # noqa: N818 - it is what happened, not a mistake
-    """The run was asked to stop, has saved everything in `path`, and can be continued."""
+    """The run was asked to stop, has saved everything in `path`, and can be continued.
+
+    Remedy: `coterie run --resume --out PATH`, or `run(experiment, path, resume=True)`: the run goes on to
+    the same bits as one that was never stopped.
+    """
 
     def __init__(self, path: Path, done: int, total: int) -> None:
         super().__init__(f"stopped at iteration {done} of {total}; everything is saved in {path}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-__all__ = ["experiments", "kinds", "names", "presets", "runs", "settings", "trackers"]
+__all__ = ["errors", "experiments", "kinds", "names", "presets", "runs", "settings", "trackers"]
 
 Words = Iterable[tuple[str, str]]
 
@@ -79,6 +79,13 @@ def settings(incomplete: str) -> Words:
     return _beginning(
         incomplete, {**found, **{f"methods.{m}.": about for m, about in listed("algorithm").items()}}
     )
+
+
+def errors(incomplete: str) -> Words:
+    """Complete the name of a kind of error."""
+    from coterie.core.support.error_texts import error_texts
+
+    return _beginning(incomplete, {name: text.meaning for name, text in error_texts().items()})
 
 
 def trackers(incomplete: str) -> Words:
