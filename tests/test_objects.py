@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import pickle
 import subprocess
 import sys
@@ -21,13 +22,14 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 from coterie import Algorithm, Context, Experiment, Inbox, Info, Probe, Run, State, Task, run
 from coterie.core.data import Dataset as OwnDataset
 from coterie.core.data import Samples
-from coterie.core.errors import ConfigError, CoterieError, DataError, RunError
+from coterie.core.errors import ConfigError, CoterieError, DataError, ModelError, RunError
 from coterie.core.own.objects import digest
 from coterie.experiment import Plugin
 from coterie.federation import Dealer
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 from coterie.plugins.datasets.synthetic import Synthetic
 from coterie.plugins.models.mlp import Mlp
+from coterie.storage import model_file
 from coterie.studies.tuning.trials import tune
 from coterie.swarm.plan import fit_for_peers
 
@@ -412,7 +414,30 @@ def test_a_run_with_objects_asks_for_the_same_again(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert found.returncode == 2
-    assert "give the same again from Python" in found.stderr
+    assert "In the script or notebook that has it, go on with run(" in found.stderr
+
+
+def test_a_model_of_a_run_with_objects_goes_out(tmp_path: Path) -> None:
+    class Own(Net):
+        pass
+
+    cards = []
+    for name, model in (("data", "linear"), ("model", Own)):
+        found = run(experiment(model=model, methods=["Local"]), tmp_path / name, plots=False, models=True)
+        cards.append(found.export("Local", 1, tmp_path / f"{name}.safetensors"))
+        read, weights = model_file.load(tmp_path / f"{name}.safetensors")
+        assert read == cards[-1]
+        assert (read.client, read.seed, read.classes) == ("1", 0, ("0", "1", "2"))
+        kept = found.model("Local", 0, 1).net.state_dict()
+        assert all(torch.equal(kept[key], weights[key]) for key in kept)
+    del found
+    gc.collect()
+    with pytest.raises(ModelError, match="a model whose class was given as an object of Python"):
+        model_file.load_model(tmp_path / "model.safetensors")
+    again = tmp_path / "again.safetensors"
+    assert Run(tmp_path / "data").export("Local", 1, again) == cards[0]
+    with pytest.raises(ConfigError, match=r"take a trained model out with Run\(out\)\.export\(\.\.\.\)"):
+        Run(tmp_path / "model").export("Local", 1, again)
 
 
 def test_an_object_goes_to_no_other_process() -> None:

@@ -102,6 +102,7 @@ def run(
         report.status("done", **({"stopped_early": watch.enough} if watch.enough else {}))
         folder.summarize()
         found = Run(path)
+        found.experiment = experiment  # so that its objects live as long as the run is at hand
         if plots:
             report.stage("drawing the pictures")
             found.plot()

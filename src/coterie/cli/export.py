@@ -27,9 +27,5 @@ def export(
     """
     from coterie.cli.common import found, tell_model
     from coterie.runs import Run
-    from coterie.storage.model_file import save
 
-    opened = Run(found(run))
-    model = opened.model(method, opened.config["seeds"][0] if seed is None else seed, client)
-    save(out, model.card, model.net.state_dict())
-    tell_model(out, model.card)
+    tell_model(out, Run(found(run)).export(method, client, out, seed))
