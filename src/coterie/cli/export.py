@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.common import Json
+
 __all__ = ["export"]
 
 
@@ -16,6 +18,7 @@ def export(
     client: Annotated[int, typer.Option(metavar="C", help="The number of the client, from 0.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file, .safetensors.")],
     seed: Annotated[int | None, typer.Option(metavar="S", help="The seed; by default the first.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Write the final model of one client as one file: weights, and a card that says what they mean.
 
@@ -28,4 +31,4 @@ def export(
     from coterie.cli.common import found, tell_model
     from coterie.runs import Run
 
-    tell_model(out, Run(found(run)).export(method, client, out, seed))
+    tell_model(out, Run(found(run)).export(method, client, out, seed), as_json)
