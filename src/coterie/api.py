@@ -87,7 +87,7 @@ def run(
             )
         except BaseException as error:
             if report.moved or not resume:  # a run that cannot be resumed stays as it was
-                report.status("failed")
+                report.status("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             watch.ended(error)
             again = f"coterie run --resume --out {shlex.quote(str(path))}"
             if experiment.objects():
