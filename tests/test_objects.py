@@ -24,6 +24,7 @@ from coterie.core.data import Dataset as OwnDataset
 from coterie.core.data import Samples
 from coterie.core.errors import ConfigError, CoterieError, DataError, ModelError, RunError
 from coterie.core.own.objects import digest
+from coterie.core.own.own_data import read_dataset
 from coterie.experiment import Plugin
 from coterie.federation import Dealer
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
@@ -207,7 +208,7 @@ class Image(Value):
 
 
 class Columns:
-    """What is used of a Hugging Face data set, which is too large to be installed for a test."""
+    """What is used of a Hugging Face data set, which is too large to be installed for most tests."""
 
     def __init__(self, features: dict[str, Any], columns: dict[str, Any]) -> None:
         self.features, self.columns, self.column_names = features, columns, list(columns)
@@ -255,6 +256,31 @@ def test_data_sets_with_features(data: dict[str, Any], shape: Any, classes: list
     found = dealt(experiment(data=data))
     assert tuple(found.pool.shape[1:]) == shape
     assert (list(found.classes), "".join(found.columns)) == (classes, columns)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_data_sets_of_the_real_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    library = pytest.importorskip("datasets", reason="`make test-newest` has it")
+    value, kinds = library.Value("float32"), library.ClassLabel(names=["red", "green", "blue"])
+    columns = library.Features({**dict.fromkeys("abcd", value), "y": kinds})
+    numbers = library.Dataset.from_dict({**NUMBERS, "y": Y}, features=columns)
+    arrays = library.Features({"x": library.Array2D((2, 2), "float32"), "y": kinds})
+    squares = library.Dataset.from_dict({"x": X.reshape(-1, 2, 2), "y": Y}, features=arrays)
+    words = library.Dataset.from_dict({"a": X[:, 0], "kind": WORDS.tolist(), "site": FRAME["site"].tolist()})
+    for data, shape, names in (
+        ({"set": numbers}, (4,), kinds.names),
+        ({"set": numbers.train_test_split(0.2, seed=0)}, (4,), kinds.names),
+        ({"set": squares.with_format("torch")}, (2, 2), kinds.names),
+        ({"set": words, "label": "kind", "owner": "site"}, (1,), ["u", "v", "w"]),
+    ):
+        read = read_dataset(data.pop("set"), "data.set", **data)
+        assert (tuple(read.train.x.shape[1:]), list(read.classes)) == (shape, names)
+        assert (read.test is not None) == (len(read.train.y) < len(Y))
+        assert (read.train.owner is not None) == ("owner" in data)
+    with pytest.raises(DataError, match="cannot be dealt to clients"):
+        read_dataset(numbers.to_iterable_dataset(), "data.set")
 
 
 class Endless(IterableDataset[Any]):
