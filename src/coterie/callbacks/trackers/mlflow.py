@@ -14,7 +14,7 @@ from coterie.runs import Run
 
 __all__ = ["MLflow"]
 
-_ENDS = {"done": "FINISHED", "stopped": "KILLED"}
+_ENDS = {"done": "FINISHED", "stopped": "KILLED", "interrupted": "KILLED"}
 _LONGEST, _MOST = 500, 100
 """Characters of one setting, and settings of one call, that every store of MLflow takes."""
 
