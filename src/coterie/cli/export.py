@@ -7,14 +7,25 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import complete
 from coterie.cli.common import Json
 
 __all__ = ["export"]
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its name under runs/.")],
-    method: Annotated[str, typer.Option(metavar="M", help="The method, as the result table has it.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", autocompletion=complete.runs, help="A run folder, or its name under runs/."
+        ),
+    ],
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="M", autocompletion=complete.methods, help="The method, as the result table has it."
+        ),
+    ],
     client: Annotated[int, typer.Option(metavar="C", help="The number of the client, from 0.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file, .safetensors.")],
     seed: Annotated[int | None, typer.Option(metavar="S", help="The seed; by default the first.")] = None,
