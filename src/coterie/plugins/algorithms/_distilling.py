@@ -26,7 +26,8 @@ class Distilling(Algorithm):
 
     own_shape: Literal["average", "distil"] = "average"
     """The use of models of the own shape: `average` them, or `distil` them like those of other architectures,
-    for deep models that began differently (`train.init = "independent"`) and meet rarely."""
+    for deep models that meet rarely, above all if they began differently (`train.init = "independent"`); it
+    takes some hundred `lessons`."""
     lessons: Annotated[int, Ge(1)] = 20
     """Gradient steps of an exchange towards what models say that are not averaged, if there are any."""
     lesson_rate: Annotated[float, Gt(0)] = 1.0
