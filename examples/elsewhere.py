@@ -11,7 +11,7 @@ experiment = Experiment(
     methods={
         "Local": {},
         "averaging": {"name": "KD-PDFL"},
-        "distilling": {"name": "KD-PDFL", "own_shape": "distil", "lessons": 150, "lesson_rate": 0.2},
+        "distilling": {"name": "KD-PDFL", "own_shape": "distil", "lessons": 150, "lesson_rate": 2.0},
     },
     data={"clients": 10, "sizes": (15, 60), "partition": {"name": "dirichlet", "alpha": 2.0}},
     train={"iterations": 300, "lr": 0.1, "init": "independent"},
