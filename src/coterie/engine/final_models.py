@@ -22,7 +22,17 @@ from coterie.engine.layout import Clients, Stack
 from coterie.engine.memory_budget import nbytes
 from coterie.storage import tensors as saved
 
-__all__ = ["MOST_BYTES", "FinalModel", "client_model", "find", "model_bytes", "path", "save"]
+__all__ = [
+    "MOST_BYTES",
+    "FinalModel",
+    "Models",
+    "client_model",
+    "collected",
+    "find",
+    "model_bytes",
+    "path",
+    "save",
+]
 
 FORMAT = "coterie-final-models-1"
 MOST_BYTES = 2 << 30
@@ -36,6 +46,17 @@ class FinalModel(NamedTuple):
     tensors: Tensors
 
 
+class Models(NamedTuple):
+    """The final models of some worlds."""
+
+    cards: dict[str, dict[str, Any]]
+    """Fields of `ModelCard`, by the world's number."""
+    clients: dict[str, list[list[int]]]
+    """The numbers of the clients of each architecture, by the world's."""
+    tensors: Tensors
+    """`[m, ...]` each, by `world/architecture/name`"""
+
+
 def path(folder: Path, stack: int) -> Path:
     """Name the file of a stack's final models in a run folder."""
     return folder / f"models-{stack}.safetensors"
@@ -46,8 +67,8 @@ def model_bytes(stack: Stack) -> int:
     return sum(one.size * sum(map(nbytes, one.task.given())) for one in stack.together)
 
 
-def save(file: Path, parts: Sequence[tuple[Stack, Clients]]) -> None:
-    """Write the models of all worlds of a stack and those together with it, as they are now."""
+def collected(parts: Sequence[tuple[Stack, Clients]]) -> Models:
+    """Collect the models of all worlds of a stack and those together with it, as they are now."""
     tensors: Tensors = {}
     cards: dict[str, dict[str, Any]] = {}
     numbers: dict[str, list[list[int]]] = {}
@@ -61,8 +82,13 @@ def save(file: Path, parts: Sequence[tuple[Stack, Clients]]) -> None:
                 tensors |= {f"{world}/{place}/{k}": v[own] for k, v in every.items()}
                 cards[world] = _card(member.federation, stack.dtype)
                 numbers.setdefault(world, []).append(member.numbers.tolist())
+    return Models(cards, numbers, tensors)
+
+
+def save(file: Path, models: Models) -> None:
+    """Write the models of all worlds of a stack and those together with it."""
     try:
-        saved.save(file, FORMAT, {"cards": cards, "clients": numbers}, tensors)
+        saved.save(file, FORMAT, {"cards": models.cards, "clients": models.clients}, models.tensors)
     except (OSError, SafetensorError) as error:
         raise RunError(
             f"cannot write the final models {file}: {error}; make room and continue with --resume, or do "

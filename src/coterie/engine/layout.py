@@ -33,7 +33,7 @@ from coterie.core.support.toml import flat
 from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Start, State, Tensors
 from coterie.engine.batches import StackedData
-from coterie.engine.memory_budget import split_to_fit, world_bytes
+from coterie.engine.memory_budget import device_memory, split_to_fit, world_bytes
 from coterie.experiment import Experiment, World
 from coterie.schedule import Schedule
 
@@ -293,10 +293,22 @@ class Cast(NamedTuple):
     """One for each architecture that some client has."""
     architecture: Tensor
     """`[M]` int64: the place of each client's among them"""
+    rank: int = 0
+    """Which of the processes this is, if several share the clients."""
+    ranks: int = 1
 
     def clients(self, place: int) -> Tensor:
-        """Number the clients that have one of the architectures, `[m]`."""
+        """Number the clients of this process that have one of the architectures, `[m]`, ascending."""
+        every = self.everybody(place)
+        return every[len(every) * self.rank // self.ranks : len(every) * (self.rank + 1) // self.ranks]
+
+    def everybody(self, place: int) -> Tensor:
+        """Number all clients that have one of the architectures."""
         return (self.architecture == place).nonzero()[:, 0]
+
+    def most(self, place: int) -> int:
+        """Count those of one architecture in the process that has most of them."""
+        return -(-len(self.everybody(place)) // self.ranks)
 
 
 def stacks(
@@ -306,10 +318,12 @@ def stacks(
     device: torch.device,
     dtype: torch.dtype,
     notice: Callable[[str], None] | None = None,
+    memory: int | None = None,
 ) -> list[Stack]:
     """Group worlds into as few stacks as their shapes, phases and memory allow, in their order.
 
-    Of worlds with several architectures there is a stack of the first, with `others`.
+    Of worlds with several architectures there is a stack of the first, with `others`. `memory`: bytes of the
+    smallest device, if there are several, so that all processes make the same stacks.
     """
     together: dict[Any, list[int]] = {}
     for i, (world, cast) in enumerate(zip(worlds, casts, strict=True)):
@@ -321,12 +335,13 @@ def stacks(
     for ids in together.values():
         needs = [
             sum(
-                world_bytes(worlds[i], federations[i], task, len(casts[i].clients(place)))
+                world_bytes(worlds[i], federations[i], task, casts[i].most(place))
                 for place, task in enumerate(casts[i].tasks)
             )
             for i in ids
         ]
-        parts = split_to_fit(needs, [worlds[i].experiment.data.clients for i in ids], device)
+        counts = [worlds[i].experiment.data.clients for i in ids]
+        parts = split_to_fit(needs, counts, memory or device_memory(device), casts[ids[0]].ranks)
         if len(parts) > 1 and notice:
             notice(f"too little memory for all {len(ids)} worlds at once, so in {len(parts)} parts")
         for part in parts:
@@ -363,7 +378,7 @@ def _stack(
             if same not in schedules:
                 schedules[same] = Schedule.of(e, world.seed)
             clients = slice(at, at + len(numbers))
-            own = federation if len(cast.tasks) == 1 else federation.of(numbers)
+            own = federation if len(numbers) == e.data.clients else federation.of(numbers)
             members.append(
                 WorldSlot(i, world, algorithm, own, schedules[same], clients, meeting_key, numbers)
             )

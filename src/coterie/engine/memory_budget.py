@@ -17,7 +17,15 @@ from coterie.core.types import Start, State
 from coterie.core.validation import ValidatingAlgorithm
 from coterie.experiment import World
 
-__all__ = ["check_clients_fit", "chunk_size", "models_carried", "nbytes", "split_to_fit", "world_bytes"]
+__all__ = [
+    "check_clients_fit",
+    "chunk_size",
+    "device_memory",
+    "models_carried",
+    "nbytes",
+    "split_to_fit",
+    "world_bytes",
+]
 
 BYTES_PER_CLIENT = 500
 """Bytes that dealing takes for each client, whatever the client gets."""
@@ -46,7 +54,7 @@ def models_carried(state: State, slots: int) -> float:
 
 def chunk_size(each: int, device: torch.device) -> int:
     """Count how many things of `each` bytes fit the budget of temporary tensors."""
-    room = max(TEMPORARY_BYTES, _memory(device) // 64) if device.type == "cuda" else TEMPORARY_BYTES
+    room = max(TEMPORARY_BYTES, device_memory(device) // 64) if device.type == "cuda" else TEMPORARY_BYTES
     return max(1, room // max(1, each))
 
 
@@ -56,7 +64,7 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
     need = sum(e.data.clients * (BYTES_PER_CLIENT + 16 * e.evaluate.uniform) for e in federations.values())
     _refuse_above(
         need,
-        _memory(torch.device("cpu")),
+        device_memory(torch.device("cpu")),
         f"{sum(e.data.clients for e in federations.values()):,} clients and their samples",
         "use a smaller data.clients or evaluate.uniform, or fewer seeds",
     )
@@ -87,16 +95,21 @@ def _first_state(world: World, task: Task) -> State:
         return algorithm.init(task, Start(params, buffers, row, torch.tensor(0), proxy), ctx)
 
 
-def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:
-    """Split worlds into as few parts as their order allows, each of which fits."""
-    have = int(_memory(device) * MODEL_SHARE)
+def split_to_fit(needs: Sequence[int], clients: Sequence[int], memory: int, devices: int = 1) -> list[range]:
+    """Split worlds into as few parts as their order allows, each of which fits.
+
+    `needs`: the bytes that each world takes on the fullest of so many `devices`, which has `memory` bytes.
+    """
+    have = int(memory * MODEL_SHARE)
     for need, count in zip(needs, clients, strict=True):
+        some = f"{devices} devices" if devices > 1 else "one device"
+        enough = -(-need * devices // max(1, have))
         _refuse_above(
             need,
             have,
-            f"the models of {count:,} clients and their batches",
-            f"about {count * have // max(1, need):,} such clients fit; use a smaller data.clients, model, "
-            "train.batch or exchange.probe",
+            f"the models of {-(-count // devices):,} clients and their batches",
+            f"about {count * have // max(1, need):,} such clients fit on {some}; use --devices {enough}, "
+            "or a smaller data.clients, model, train.batch or exchange.probe",
         )
     parts, first, held = [], 0, 0
     for i, need in enumerate(needs):
@@ -107,7 +120,8 @@ def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.dev
     return [*parts, range(first, len(needs))]
 
 
-def _memory(device: torch.device) -> int:
+def device_memory(device: torch.device) -> int:
+    """Count the bytes of memory of a device, or of this machine."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

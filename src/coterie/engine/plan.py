@@ -24,6 +24,7 @@ from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
 from coterie.engine.layout import Cast, Stack, stacks
 from coterie.engine.memory_budget import check_clients_fit
+from coterie.engine.ranks import ALONE, Ranks
 from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer, architectures
@@ -107,12 +108,14 @@ def prepare(
     *,
     worlds: Sequence[World] | None = None,
     tested: bool = True,
+    ranks: Ranks = ALONE,
 ) -> Plan:
     """Load the data, deal them, build the models and try each method on them.
 
-    `worlds`: others than those of the experiment. Without `tested`, clients have no test samples.
+    `worlds`: others than those of the experiment. Without `tested`, clients have no test samples. `ranks`:
+    the processes that share each world's clients.
     """
-    device, dtype = _device(experiment.device), getattr(torch, experiment.dtype)
+    device, dtype = _device(ranks.device(experiment.device)), getattr(torch, experiment.dtype)
     if progress:
         progress.stage("dealing the data")
     worlds = list(experiment.worlds() if worlds is None else worlds)
@@ -123,8 +126,9 @@ def prepare(
         federations = _without_tests(federations)
     if progress:
         progress.stage("trying the model")
-    casts = _casts(worlds, federations, dtype)
-    found = stacks(worlds, federations, casts, device, dtype, progress.notice if progress else None)
+    casts = [_shared(cast, ranks) for cast in _casts(worlds, federations, dtype)]
+    notice, memory = progress.notice if progress else None, ranks.memory(device)
+    found = stacks(worlds, federations, casts, device, dtype, notice, memory)
     for stack in found:
         for one in stack.together:
             for group in one.groups:
@@ -206,6 +210,18 @@ def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
     numbers = torch.tensor([had.index(id(task)) if id(task) in had else -1 for task in tasks])
     by_id = {id(task): task for task in tasks}
     return Cast(tuple(by_id[i] for i in had), numbers[dealt])
+
+
+def _shared(cast: Cast, ranks: Ranks) -> Cast:
+    """Give this process its share of a world's clients, of each architecture."""
+    fewest = min(len(cast.everybody(place)) for place in range(len(cast.tasks)))
+    if fewest < ranks.count:
+        which = "clients" if len(cast.tasks) == 1 else "clients of one architecture"
+        raise ConfigError(
+            f"{fewest} {which} cannot be dealt to {ranks.count} devices, each of which needs one; use "
+            f"--devices {fewest}, or a larger data.clients"
+        )
+    return cast._replace(rank=ranks.rank, ranks=ranks.count)
 
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:

@@ -15,9 +15,8 @@ from coterie.engine import checkpoint, final_models
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack
-from coterie.engine.mixed import MixedSimulator, simulator_of
 from coterie.engine.plan import Plan, choose_execution
-from coterie.engine.simulator import Simulator
+from coterie.engine.ranks import ALONE, AnySimulator, Ranks
 from coterie.engine.sinks import Progress, RunSink, Watcher
 from coterie.experiment import World
 from coterie.federation import architecture_names, architectures
@@ -36,16 +35,19 @@ def simulate(
     execution: Callable[[Task], Execution] | None = None,
     most_models: int = 0,
     watcher: Watcher | None = None,
+    ranks: Ranks = ALONE,
 ) -> bool:
     """Run an experiment to its end, or until `stop()`; returns whether it is finished.
 
     With `resume` it goes on from the sink's last checkpoint, to the same bits. `execution` is for
     tests that compare one way of computing with another; the engine knows how to choose. `most_models`: the
     final models of a stack are kept if they are not more bytes than this. What a `watcher` raises ends the
-    run, saved; where it gives a reason, the worlds of that stack are finished early.
+    run, saved; where it gives a reason, the worlds of that stack are finished early. `ranks`: the processes
+    that carry the run; `stop`, `sink` and the clock of the lead are what counts.
     """
     fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
-    first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
+    ranks.same("samples with the fingerprint", data, "give all ranks the same data folder, with --data")
+    first, saved = _begin(sink.path, len(all_stacks), fingerprint, data, ranks) if resume else (0, None)
     sink.truncate_to(saved.mark if saved else {})
     facts = plan.experiment.task_kind.facts(plan.experiment.task.name)
     sink.describe(*described(plan.worlds, plan.federations), facts)
@@ -58,20 +60,23 @@ def simulate(
     total = sum(s.iterations for s in all_stacks)
     done = sum(s.iterations for s in all_stacks[:first])
     for number, stack in enumerate(all_stacks[first:], start=first):
-        simulator = simulator_of(stack, chosen, progress)
+        simulator = ranks.simulator(stack, chosen, progress)
         clock, enough = time.monotonic(), False
-        keeps = final_models.model_bytes(stack) <= most_models
+        size = ranks.total(final_models.model_bytes(stack))
+        keeps = size <= most_models
         if progress and most_models and not keeps:
             progress.notice(
-                f"the final models would take {final_models.model_bytes(stack) / 1e9:.1f} GB in the run "
-                "folder, so they are not kept; to keep them: --models"
+                f"the final models would take {size / 1e9:.1f} GB in the run folder, so they are not kept; "
+                "to keep them: --models"
             )
 
-        def save(simulator: Simulator | MixedSimulator = simulator, number: int = number) -> None:
-            moment = Checkpoint(
-                fingerprint, data, number, simulator.t, sink.checkpoint_offsets(), simulator.tensors()
-            )
-            checkpoint.save(_path(sink.path, number), moment)
+        def save(simulator: AnySimulator = simulator, number: int = number) -> None:
+            tensors = simulator.tensors()
+            if ranks.lead:
+                moment = Checkpoint(
+                    fingerprint, data, number, simulator.t, sink.checkpoint_offsets(), tensors
+                )
+                checkpoint.save(_path(sink.path, number), moment)
 
         if saved:
             simulator.restore(saved)
@@ -79,11 +84,15 @@ def simulate(
             if progress:
                 progress.advance(done + simulator.t, total, 0)
         else:
-            enough = _evaluate(simulator, sink, progress, watcher)
+            enough = _evaluate(simulator, sink, progress, watcher, ranks)
         while simulator.t < stack.iterations and not (enough and simulator.settled):
-            if simulator.settled and stop():
-                save()
-                return False
+            if simulator.settled:
+                halt, late = ranks.agreed([stop(), time.monotonic() - clock > checkpoint_every])
+                if halt or late:
+                    save()
+                    clock = time.monotonic()
+                if halt:
+                    return False
             before = simulator.stepped
             rows = simulator.step_to_next_event()
             for row in rows:
@@ -93,21 +102,20 @@ def simulate(
                 if watcher and rows:
                     watcher.exchanged(simulator.t, rows)
                 if due:
-                    due, enough = False, _evaluate(simulator, sink, progress, watcher) or enough
+                    due, enough = False, _evaluate(simulator, sink, progress, watcher, ranks) or enough
             except Exception:
                 if watcher and simulator.settled:
                     if due:  # an evaluation that would be missing for good
-                        _evaluate(simulator, sink, None, None)
+                        _evaluate(simulator, sink, None, None, ranks)
                     save()
                 raise
-            if simulator.settled and time.monotonic() - clock > checkpoint_every:
-                save()
-                clock = time.monotonic()
             if progress:
                 progress.advance(done + simulator.t, total, simulator.stepped - before)
         if keeps:
-            every = [(part.stack, part.clients) for part in simulator.parts]
-            final_models.save(final_models.path(sink.path, number), every)
+            own = final_models.collected([(part.stack, part.clients) for part in simulator.parts])
+            models = ranks.models(own)
+            if ranks.lead:
+                final_models.save(final_models.path(sink.path, number), models)
         save()
         stack.free_data()
         done += stack.iterations
@@ -115,13 +123,18 @@ def simulate(
 
 
 def _evaluate(
-    simulator: Simulator | MixedSimulator, sink: RunSink, progress: Progress | None, watcher: Watcher | None
+    simulator: AnySimulator,
+    sink: RunSink,
+    progress: Progress | None,
+    watcher: Watcher | None,
+    ranks: Ranks,
 ) -> bool:
     """Evaluate, and tell whether the watcher has seen enough."""
     rows, enough = simulator.evaluate(), False
     try:
         if watcher:
             enough = watcher.evaluated(simulator.t, simulator.stack.iterations, rows) is not None
+        enough = ranks.agreed(enough)
         if enough and simulator.settled and simulator.t < simulator.stack.iterations:
             rows = simulator.last(rows)
     finally:
@@ -183,6 +196,15 @@ def _models(world: World, federation: Federation) -> tuple[str, ...]:
 
 def _path(folder: Path, stack: int) -> Path:
     return folder / f"checkpoint-{stack}.safetensors"
+
+
+def _begin(
+    folder: Path, count: int, fingerprint: str, data: str, ranks: Ranks
+) -> tuple[int, Checkpoint | None]:
+    """Find where a run goes on; only the lead has the tensors."""
+    first, saved = _last_checkpoint(folder, count, fingerprint, data) if ranks.lead else (0, None)
+    first, t = ranks.agreed([first, -1 if saved is None else saved.t])
+    return first, saved if ranks.lead or t < 0 else Checkpoint(fingerprint, data, first, t, {}, {})
 
 
 def _last_checkpoint(folder: Path, count: int, fingerprint: str, data: str) -> tuple[int, Checkpoint | None]:

@@ -155,9 +155,7 @@ class Exchanges:
             part = Deliveries(*(column[some] for column in to))
             new, info = self._batch(party, part, act, t)
             if act == "mix" and party.group.algorithm.feeds_back:
-                sender = part.sender.flatten()
-                everybody = Receivers(party, "own", torch.ones_like(sender, dtype=torch.bool), sender)
-                info = send_back(party, part, info, t, [everybody])
+                info = send_back(party, part, info, t, [_everybody(party, part)])
             results.append((self.stack.to_device(part.reader), new))
             found_parts.append(info)
         for reader, new in results:  # only now: everybody read the models from before
@@ -208,6 +206,13 @@ class Exchanges:
         each = rows_of(questions, self.stack.to_device(pair // to.sender.shape[1]))
         replies = party.replies(to.sender.flatten()[pair], each, t)
         return {k: m.index_copy(0, at, replies[k]) for k, m in found.items()}
+
+
+def _everybody(party: Party, to: Deliveries) -> Receivers:
+    """Name all who were heard, where all have one architecture."""
+    sender = to.sender.flatten()
+    among = torch.ones_like(sender, dtype=torch.bool)
+    return Receivers(party.stack.task, "own", among, lambda pair, sent: party.lay_down(sender[pair], sent))
 
 
 def asked(party: Party, to: Deliveries, t: int) -> Tensor:

@@ -117,6 +117,14 @@ class Party:
         """Make the feedback of some stars `[S]`, as it arrives; `task`: of another architecture it is for."""
         return self.group.received(self._with_lies(who, honest, t, task), self.stack.dtype)
 
+    def lay_down(self, who: Tensor, sent: Message) -> None:
+        """Keep the feedback that some clients `[S]` are sent, until they adopt."""
+        if len(who):
+            where = self.stack.to_device(who)
+            for k, m in self.feedback_received.items():
+                m.index_copy_(0, where, sent[k])
+            self.given[who] = True
+
     def returned(self, to: Deliveries) -> tuple[Deliveries, Message]:
         """Look up the feedback that R readers have got, of one sender each."""
         messages = rows_of(self.feedback_received, self.stack.to_device(to.reader))
