@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import CoterieError
-from coterie.engine.distributed.joined import STORE
+from coterie.engine.distributed.environment import STORE
 from coterie.engine.ranks import Ranks
 
 __all__ = ["Group", "started"]

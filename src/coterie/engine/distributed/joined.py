@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 import coterie
 from coterie.core.errors import ConfigError
+from coterie.engine.distributed.environment import STORE, expected
 from coterie.engine.distributed.simulator import SharedSimulator
 from coterie.engine.distributed.wire import Wire
 from coterie.engine.final_models import Models
@@ -23,21 +24,11 @@ from coterie.engine.memory_budget import device_memory
 from coterie.engine.ranks import ALONE, AnySimulator, Choose, Ranks
 from coterie.engine.sinks import Progress
 
-__all__ = ["STORE", "Together", "expected", "joined"]
+__all__ = ["Together", "joined"]
 
 T = TypeVar("T")
-STORE = "COTERIE_STORE"
-"""Environment: the file by which processes on one machine find each other, instead of MASTER_ADDR."""
 PATIENCE = timedelta(minutes=30)
 """The longest that a process waits for another one, which may be compiling."""
-
-
-def expected() -> int:
-    """Count the processes of the run that this one was started for; 1: it is alone."""
-    found = os.environ.get("WORLD_SIZE", "1") if "RANK" in os.environ else "1"
-    if not (found.isdigit() and os.environ.get("RANK", "0").isdigit()):
-        raise ConfigError(f"WORLD_SIZE={found!r} and RANK={os.environ['RANK']!r} must be whole numbers")
-    return int(found)
 
 
 class Together(Ranks):
@@ -130,10 +121,11 @@ def _own_device(name: str, local_rank: int) -> str:
     """Name the device of the process of this number on its machine."""
     if name == "cuda":
         have = torch.cuda.device_count()
+        if not have:
+            raise ConfigError("device 'cuda' is not available here: no GPU was found; use device = 'cpu'")
         if local_rank >= have:
             raise ConfigError(
-                f"this machine has {have} GPUs, but {local_rank + 1} or more ranks are to compute on it; use "
-                f"--devices {max(have, 1)}" + ("" if have else " --device cpu")
+                f"this machine has {have} GPUs, too few for {local_rank + 1} or more ranks; use --devices {have}"
             )
         return f"cuda:{local_rank}"
     if name.startswith("cuda"):
