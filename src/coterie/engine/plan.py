@@ -131,7 +131,7 @@ def prepare(
     found = stacks(worlds, federations, casts, device, dtype, notice, memory)
     for stack in found:
         for one in stack.together:
-            for group in one.groups:
+            for group in one.groups if ranks.lead else ():  # what fails for one fails for all
                 dry_run(one, group)
         if len(found) > 1:
             stack.free_data()

@@ -1,7 +1,7 @@
 """Ranks: the processes that carry one run together; as a rule there is one.
 
 Each has its own share of every world's clients, and all go through the same events. The first of them, the
-lead, writes the run folder and decides when to save and when to stop.
+lead, writes the run folder and decides when to save.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Ranks(Protocol):
 
     @property
     def lead(self) -> bool:
-        """Tell whether this process writes and decides."""
+        """Tell whether this process writes and shows what happens."""
         return self.rank == 0
 
     def agreed(self, value: T) -> T:
@@ -72,6 +72,10 @@ class Ranks(Protocol):
 
     def total(self, number: int) -> int:
         """Add up a number over all processes."""
+        ...
+
+    def most(self, number: int) -> int:
+        """Find the largest number of all processes."""
         ...
 
     def device(self, name: str) -> str:
@@ -103,6 +107,9 @@ class Alone(Ranks):
         """Do nothing: there is nobody to differ from."""
 
     def total(self, number: int) -> int:
+        return number
+
+    def most(self, number: int) -> int:
         return number
 
     def device(self, name: str) -> str:

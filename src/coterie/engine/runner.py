@@ -24,6 +24,10 @@ from coterie.federation import architecture_names, architectures
 __all__ = ["described", "simulate"]
 
 
+_SAVE, _STOP = 1, 2
+"""What a process asks of all at the beginning of an event; what is asked most is done."""
+
+
 def simulate(
     plan: Plan,
     sink: RunSink,
@@ -43,7 +47,7 @@ def simulate(
     tests that compare one way of computing with another; the engine knows how to choose. `most_models`: the
     final models of a stack are kept if they are not more bytes than this. What a `watcher` raises ends the
     run, saved; where it gives a reason, the worlds of that stack are finished early. `ranks`: the processes
-    that carry the run; `stop`, `sink` and the clock of the lead are what counts.
+    that carry the run; `sink`, `watcher` and clock are those of the lead.
     """
     fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
     ranks.same("samples with the fingerprint", data, "give all ranks the same data folder, with --data")
@@ -87,11 +91,12 @@ def simulate(
             enough = _evaluate(simulator, sink, progress, watcher, ranks)
         while simulator.t < stack.iterations and not (enough and simulator.settled):
             if simulator.settled:
-                halt, late = ranks.agreed([stop(), time.monotonic() - clock > checkpoint_every])
-                if halt or late:
+                late = ranks.lead and time.monotonic() - clock > checkpoint_every
+                asked = ranks.most(_STOP if stop() else _SAVE * late)
+                if asked:
                     save()
                     clock = time.monotonic()
-                if halt:
+                if asked == _STOP:
                     return False
             before = simulator.stepped
             rows = simulator.step_to_next_event()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import pickle
 import subprocess
@@ -21,7 +20,7 @@ __all__ = ["Group", "started"]
 
 
 class Group:
-    """Some processes that do the same calls at the same time."""
+    """Some processes that make the same calls at the same time."""
 
     def __init__(self, processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
         self.processes, self.folder = processes, folder
@@ -33,31 +32,26 @@ class Group:
         An error that coterie raises is given back, not raised.
         """
         self._calls += 1
-        files = [self.folder / f"answer-{self._calls}-{rank}" for rank in range(len(self.processes))]
+        files = [self.folder / f"call-{self._calls}-{rank}" for rank in range(len(self.processes))]
         for rank, (process, file) in enumerate(zip(self.processes, files, strict=True)):
-            own = [*given, *([each[rank]] if each else [])]
-            asked = self.folder / f"call-{self._calls}-{rank}"
-            asked.write_bytes(pickle.dumps((function, own)))
+            file.write_bytes(pickle.dumps((function, [*given, *each[rank : rank + 1]])))
             assert process.stdin
-            process.stdin.write(json.dumps([str(asked), str(file)]).encode() + b"\n")
+            process.stdin.write(f"{file}\n".encode())
             process.stdin.flush()
-        found = []
-        for process, file in zip(self.processes, files, strict=True):
+        for process in self.processes:
             assert process.stdout
             assert process.stdout.readline(), "a process ended"
-            found.append(pickle.loads(file.read_bytes()))
-        return found
+        return [pickle.loads(file.read_bytes()) for file in files]
 
 
 @contextmanager
 def started(count: int, folder: Path) -> Iterator[Group]:
-    """So many processes with a thread each, which end with the block."""
+    """So many processes of one thread each, which end with the block."""
     own = {"WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1", STORE: str(folder / "store")}
-    path = os.pathsep.join(sys.path)
-    command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+    path = os.pathsep.join(filter(None, sys.path))
     processes = [
         subprocess.Popen(
-            command,
+            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **own, "RANK": str(rank), "PYTHONPATH": path},
@@ -68,18 +62,17 @@ def started(count: int, folder: Path) -> Iterator[Group]:
         yield Group(processes, folder)
     finally:
         for process in processes:
-            with process:  # closes its standard input, at which it ends
-                pass
+            process.communicate()  # closes its standard input, at which it ends
 
 
 def serve() -> None:
-    """Do what the lines of standard input name, with the other processes."""
+    """Do what the files say that standard input names, with the other processes."""
     from coterie.engine.distributed.joined import joined
 
     with joined("cpu", "tests") as ranks:
         for line in sys.stdin:
-            asked, file = map(Path, json.loads(line))
-            file.write_bytes(pickle.dumps(_answer(ranks, *pickle.loads(asked.read_bytes()))))
+            file = Path(line.strip())
+            file.write_bytes(pickle.dumps(_answer(ranks, *pickle.loads(file.read_bytes()))))
             print(flush=True)
 
 

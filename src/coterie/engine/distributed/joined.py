@@ -52,6 +52,9 @@ class Together(Ranks):
     def total(self, number: int) -> int:
         return self.wire.total(number)
 
+    def most(self, number: int) -> int:
+        return self.wire.most(number)
+
     def device(self, name: str) -> str:
         return _own_device(name, self._local_rank)
 
@@ -125,7 +128,7 @@ def _own_device(name: str, local_rank: int) -> str:
             raise ConfigError("device 'cuda' is not available here: no GPU was found; use device = 'cpu'")
         if local_rank >= have:
             raise ConfigError(
-                f"this machine has {have} GPUs, too few for {local_rank + 1} or more ranks; use --devices {have}"
+                f"this machine has {have} GPUs, too few for {local_rank + 1} ranks; use --devices {have}"
             )
         return f"cuda:{local_rank}"
     if name.startswith("cuda"):
