@@ -107,7 +107,7 @@ def joined(device: str, experiment: str) -> Iterator[Ranks]:
         timeout=PATIENCE,
     )
     try:
-        ranks = Together(Wire(rank, count, own, direct=own.type == "cuda"), local_rank, neighbours)
+        ranks = Together(Wire(rank, count), local_rank, neighbours)
         install = "install the same versions everywhere"
         ranks.same("coterie", coterie.__version__, install)
         ranks.same("torch", torch.__version__.partition("+")[0], install)

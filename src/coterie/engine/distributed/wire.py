@@ -30,10 +30,8 @@ class RankLostError(RunError):
 class Wire:
     """The connection of one process to the others of its run."""
 
-    def __init__(self, rank: int, count: int, device: torch.device, direct: bool) -> None:
-        """`direct`: tensors on the device go from device to device; else by way of the host."""
+    def __init__(self, rank: int, count: int) -> None:
         self.rank, self.count = rank, count
-        self.device, self.direct = device, direct
         self.sent = 0
         """Bytes of tensors that this process has sent to others."""
 
@@ -130,13 +128,11 @@ class Wire:
 
     def _swapped(self, rows: Tensor, to: list[int], back: list[int]) -> Tensor:
         """Do the same with rows of bytes `[n, b]`."""
-        home = rows.device
-        on_wire = rows if home.type == "cpu" or self.direct else rows.cpu()
-        got = on_wire.new_empty(sum(back), rows.shape[1])
+        got = rows.new_empty(sum(back), rows.shape[1])
         with _talking():
-            dist.all_to_all_single(got, on_wire, back, to)
+            dist.all_to_all_single(got, rows, back, to)
         self.sent += (sum(to) - to[self.rank]) * rows.shape[1]
-        return got.to(home)
+        return got
 
     def _reduced(self, own: Tensor, how: Any) -> Tensor:
         with _talking():
@@ -155,8 +151,10 @@ def unpacked(rows: Tensor, like: Tensors) -> Tensors:
     found, at = {}, 0
     for name, m in like.items():
         size = m.shape[1:].numel() * m.element_size()
-        part = rows[:, at : at + size].contiguous().view(m.dtype)
-        found[name] = part.view(len(rows), *m.shape[1:])
+        part = rows[:, at : at + size].contiguous()
+        if part.storage_offset() % m.element_size():  # of a single row, which is contiguous as it is
+            part = part.clone()
+        found[name] = part.view(m.dtype).view(len(rows), *m.shape[1:])
         at += size
     return found
 
