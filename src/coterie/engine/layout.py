@@ -172,6 +172,11 @@ class Stack:
         return self.experiment.train.iterations
 
     @property
+    def large(self) -> bool:
+        """True if a world has so many clients that not all that could happen between them has a place."""
+        return any(m.schedule.large for m in self.members)
+
+    @property
     def size(self) -> int:
         """N, the clients of all worlds."""
         return int(self.groups[-1].clients.stop)

@@ -50,7 +50,7 @@ class Draws:
         """`every`: iterations from one exchange to the next."""
         self._schedules: dict[str, Schedule] = {m.meeting_key: m.schedule for m in members}
         self._every = every
-        links = max(s.stars * s.clients for s in self._schedules.values())
+        links = max(s.clients + s.stars * s.links_drawn for s in self._schedules.values())
         self._ahead = min(MOST, max(1, LINKS // links))
         self._drawn: dict[int, dict[str, Meeting]] = {}
 
