@@ -74,7 +74,7 @@ class NearLinks:
 
     gains: Links
     near: Callable[[Tensor], Tensor]
-    """From the stars' ids `[S]`, the clients to which a link of theirs can be up, `[S, D]`, padded with -1."""
+    """From the stars' ids `[S]`, the clients to which their links can be up, `[S, D]`, padded with -1."""
     most: Callable[[], int]
     """Counts the near clients of the client that has most of them."""
 

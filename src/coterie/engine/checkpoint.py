@@ -76,7 +76,7 @@ def load(path: Path, fingerprint: str, data: str, large: bool | None = None) -> 
         )
     if large is not None and found.large != large:
         raise CheckpointError(
-            f"{path} is of so large a population that the version of coterie that wrote it draws exchanges in "
-            "another way; resume with the version that wrote it, or start anew in another folder with --out"
+            f"{path} is of so large a population that the version of coterie that wrote it draws exchanges "
+            "in another way; resume with that version, or start anew in another folder with --out"
         )
     return found
