@@ -40,8 +40,8 @@ _AT_ONCE = 1 << 16
 """Links that are drawn together, for at least 64 stars: those to 10,000 clients fit into a cache."""
 _FEW_UP = 0.25
 """The share of all links, if fewer are up and kept, below which only these are drawn."""
-_SLOTS = 64
-"""Entries of a client's rows in a large population, unless more are met in one exchange."""
+_SLOTS = 63
+"""Others that have an entry in a client's rows in a large population, unless more are met in one exchange."""
 
 
 class Meeting(NamedTuple):
@@ -184,8 +184,21 @@ class Schedule:
 
     @property
     def large(self) -> bool:
-        """True if links that are up are drawn alone."""
-        return self.sparse is not None
+        """True if links that are up may be drawn alone, and rows have entries for those met alone."""
+        return self.clients > SMALL
+
+    @cached_property
+    def slots(self) -> int:
+        """Entries of a client's rows: for everybody; in a large population, for itself and those it may meet,
+        or those it met last where it may meet everybody.
+        """
+        if not self.large:
+            return self.clients
+        if self.graph.neighbours is not None:
+            others = _most_linked(self.graph.neighbours)
+        else:
+            others = self.sparse.most() if isinstance(self.sparse, NearLinks) else max(_SLOTS, self.most_met)
+        return min(self.clients, 1 + others)
 
     @cached_property
     def most_met(self) -> int:
@@ -377,6 +390,15 @@ def _lowest(values: Tensor, count: int) -> Tensor:
     bar = values.kthvalue(count, dim=1, keepdim=True).values
     below, equal = values < bar, values == bar
     return below | (equal & (equal.cumsum(dim=1) <= count - below.sum(dim=1, keepdim=True)))
+
+
+def _most_linked(neighbours: Tensor) -> int:
+    """Count the others that the client with most of them can ask, or be asked by."""
+    clients = len(neighbours)
+    i, place = (neighbours >= 0).nonzero(as_tuple=True)
+    j = neighbours[i, place]
+    both = torch.unique(torch.cat([i * clients + j, j * clients + i]))
+    return int((both // clients).bincount(minlength=1).max())
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:

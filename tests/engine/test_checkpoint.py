@@ -154,7 +154,9 @@ def test_a_large_population_begun_by_another_version_is_refused(tmp_path: Path) 
     for large in (False, True):
         save(file, MOMENT._replace(large=large))
         assert load(file, "feed", "beef", large).large is large
-        with pytest.raises(CheckpointError, match=r"draws exchanges in another way; resume with that version"):
+        with pytest.raises(
+            CheckpointError, match=r"draws exchanges in another way; resume with that version"
+        ):
             load(file, "feed", "beef", not large)
     save(file, MOMENT)
     assert "large" not in saved.load(file, FORMAT)[1]  # as before: an older version reads it

@@ -34,8 +34,8 @@ class Checkpoint(NamedTuple):
     """Sizes of the run's append-only files."""
     tensors: Tensors
     large: bool = False
-    """True where links that are up are drawn alone, or rows have entries for those met alone; before that
-    was so, large populations drew every link."""
+    """True if a world has more clients than `core.graph.SMALL`; before what is drawn and remembered of so
+    many was bounded, there was no such mark."""
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
