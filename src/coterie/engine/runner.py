@@ -51,7 +51,7 @@ def simulate(
     """
     fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
     ranks.same("samples with the fingerprint", data, "give all ranks the same data folder, with --data")
-    first, saved = _begin(sink.path, len(all_stacks), fingerprint, data, ranks) if resume else (0, None)
+    first, saved = _begin(sink.path, all_stacks, fingerprint, data, ranks) if resume else (0, None)
     sink.truncate_to(saved.mark if saved else {})
     facts = plan.experiment.task_kind.facts(plan.experiment.task.name)
     sink.describe(*described(plan.worlds, plan.federations), facts)
@@ -75,11 +75,10 @@ def simulate(
             )
 
         def save(simulator: AnySimulator = simulator, number: int = number) -> None:
-            tensors = simulator.tensors()
+            tensors, large = simulator.tensors(), simulator.stack.large
             if ranks.lead:
-                moment = Checkpoint(
-                    fingerprint, data, number, simulator.t, sink.checkpoint_offsets(), tensors
-                )
+                marks = sink.checkpoint_offsets()
+                moment = Checkpoint(fingerprint, data, number, simulator.t, marks, tensors, large)
                 checkpoint.save(_path(sink.path, number), moment)
 
         if saved:
@@ -204,17 +203,19 @@ def _path(folder: Path, stack: int) -> Path:
 
 
 def _begin(
-    folder: Path, count: int, fingerprint: str, data: str, ranks: Ranks
+    folder: Path, stacks: Sequence[Stack], fingerprint: str, data: str, ranks: Ranks
 ) -> tuple[int, Checkpoint | None]:
     """Find where a run goes on; only the lead has the tensors."""
-    first, saved = _last_checkpoint(folder, count, fingerprint, data) if ranks.lead else (0, None)
+    first, saved = _last_checkpoint(folder, stacks, fingerprint, data) if ranks.lead else (0, None)
     first, t = ranks.agreed([first, -1 if saved is None else saved.t])
     return first, saved if ranks.lead or t < 0 else Checkpoint(fingerprint, data, first, t, {}, {})
 
 
-def _last_checkpoint(folder: Path, count: int, fingerprint: str, data: str) -> tuple[int, Checkpoint | None]:
+def _last_checkpoint(
+    folder: Path, stacks: Sequence[Stack], fingerprint: str, data: str
+) -> tuple[int, Checkpoint | None]:
     """Load the newest checkpoint and the number of its stack; stacks before it are finished."""
-    for number in reversed(range(count)):
-        if _path(folder, number).exists():
-            return number, checkpoint.load(_path(folder, number), fingerprint, data)
+    for number, stack in reversed(list(enumerate(stacks))):
+        if (path := _path(folder, number)).exists():
+            return number, checkpoint.load(path, fingerprint, data, stack.large)
     return 0, None

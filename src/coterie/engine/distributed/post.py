@@ -16,6 +16,7 @@ from torch import Tensor
 from coterie.core.types import Message
 from coterie.engine.distributed.wire import Wire
 from coterie.engine.exchanges.crossing import MixedGroup
+from coterie.engine.exchanges.deliveries import Deliveries
 from coterie.engine.exchanges.mail import Party, rows_of
 from coterie.engine.exchanges.post import Post
 
@@ -53,9 +54,9 @@ class AcrossRanks(Post):
     def chosen(self, chosen: Tensor) -> Tensor:
         return self.wire.anywhere(chosen)
 
-    def turns(self, parts: Iterable[slice]) -> Iterator[slice]:
+    def turns(self, parts: Iterable[Deliveries], nobody: Deliveries) -> Iterator[Deliveries]:
         own = list(parts)
-        return chain(own, [slice(0, 0)] * (self.wire.most(len(own)) - len(own)))
+        return chain(own, [nobody] * (self.wire.most(len(own)) - len(own)))
 
     def offers(self, mixed: MixedGroup, place: int, who: Tensor, t: int) -> Message:
         party = mixed.parties[place]

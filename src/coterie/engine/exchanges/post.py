@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torch import Tensor
 
 from coterie.core.types import Message
+from coterie.engine.exchanges.deliveries import Deliveries
 
 if TYPE_CHECKING:
     from coterie.engine.exchanges.crossing import MixedGroup
@@ -34,8 +35,8 @@ class Post(Protocol):
         """Complete whom stars ask, `[R, K]` bool; false for stars that are elsewhere."""
         ...
 
-    def turns(self, parts: Iterable[slice]) -> Iterator[slice]:
-        """Go through the parts of the own readers in step with all others, at last through empty ones."""
+    def turns(self, parts: Iterable[Deliveries], nobody: Deliveries) -> Iterator[Deliveries]:
+        """Go through the parts of the own readers in step with all others, at last through `nobody`."""
         ...
 
     def offers(self, mixed: MixedGroup, place: int, who: Tensor, t: int) -> Message:
@@ -67,7 +68,7 @@ class Local(Post):
     def chosen(self, chosen: Tensor) -> Tensor:
         return chosen
 
-    def turns(self, parts: Iterable[slice]) -> Iterator[slice]:
+    def turns(self, parts: Iterable[Deliveries], nobody: Deliveries) -> Iterator[Deliveries]:
         return iter(parts)
 
     def offers(self, mixed: MixedGroup, place: int, who: Tensor, t: int) -> Message:
