@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,8 +12,8 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
-import coterie
 from coterie.core.errors import ConfigError
+from coterie.core.support.versions import installed
 from coterie.engine.distributed.environment import STORE, expected
 from coterie.engine.distributed.simulator import SharedSimulator
 from coterie.engine.distributed.wire import Wire
@@ -108,10 +107,8 @@ def joined(device: str, experiment: str) -> Iterator[Ranks]:
     )
     try:
         ranks = Together(Wire(rank, count), local_rank, neighbours)
-        install = "install the same versions everywhere"
-        ranks.same("coterie", coterie.__version__, install)
-        ranks.same("torch", torch.__version__.partition("+")[0], install)
-        ranks.same("Python", platform.python_version().rpartition(".")[0], install)
+        for package, version in installed().items():
+            ranks.same(package, version.partition("+")[0], "install the same everywhere")
         ranks.same(
             "an experiment with the fingerprint", experiment, "start all ranks with the same file and options"
         )

@@ -155,7 +155,9 @@ class SharedSimulator:
                     own = tensor if mixed else getattr(self._own, name)
                     found.append((f"{i}/{name}" if mixed else name, own, None))
                 else:
-                    rows = groups[int(rest.partition("/")[0])] if kind in ("memory", "rows", "slots") else whole
+                    rows = (
+                        groups[int(rest.partition("/")[0])] if kind in ("memory", "rows", "slots") else whole
+                    )
                     found.append((f"{i}/{name}" if mixed else name, tensor, rows))
         if mixed:
             found += [(name, getattr(self._own, name), None) for name in ("bytes", "exchange_gradients")]

@@ -20,6 +20,7 @@ import torch
 from coterie.core.errors import ConfigError, CoterieError, RunError
 from coterie.core.own.home import data_folder
 from coterie.core.support.signals import stop_on_signal
+from coterie.core.support.versions import installed
 from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from coterie.storage.files import as_run_error, open_folder
@@ -37,7 +38,7 @@ from coterie.studies.leaderboard.pieces import (
 )
 from coterie.studies.leaderboard.report import Board
 from coterie.studies.leaderboard.results import Known
-from coterie.studies.sweep.cluster import Cluster, connected, installed
+from coterie.studies.sweep.cluster import Cluster, connected
 from coterie.studies.sweep.folder import Job, SweepFolder, held
 from coterie.studies.sweep.grid import Grid
 from coterie.studies.sweep.processes import check_jobs, share_of_threads
