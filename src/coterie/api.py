@@ -18,7 +18,7 @@ from coterie.core.support.toml import dumps
 from coterie.engine.distributed.deferred import Deferred
 from coterie.engine.distributed.environment import starts_ranks
 from coterie.engine.distributed.joined import joined
-from coterie.engine.distributed.launch import launch
+from coterie.engine.distributed.launch import launch, words_of
 from coterie.engine.distributed.word import begun
 from coterie.engine.final_models import MOST_BYTES
 from coterie.engine.plan import prepare, tf32
@@ -65,7 +65,8 @@ def run(
     models (`Run.model`); None: unless they are large (`coterie.engine.final_models.MOST_BYTES`).
 
     `devices`: deal the clients to so many devices of this machine, each with a process of its own. In a
-    script that torchrun starts, the processes carry the run together, and the first of them writes.
+    script that torchrun starts, the processes carry the run together; the first of them writes, and only
+    machines that see its folder can read what is given back.
     """
     if not isinstance(experiment, Experiment):
         experiment = Experiment.load(experiment)
@@ -73,9 +74,9 @@ def run(
     path = Path(out) if out is not None else default if resume else free_name(default)
     if starts_ranks(devices):
         _check_crosses(experiment, callbacks, progress)
-        options = {"--data": data, "--checkpoint": checkpoint_every, "--devices": devices}
+        options = {"--out": path, "--data": data, "--checkpoint": checkpoint_every, "--devices": devices}
         flags = {"resume": resume or None, "plots": plots, "exchanges": exchanges, "models": models}
-        return _launched(experiment, path, options, flags, quiet=progress is False)
+        return _launched(experiment, path, words_of(options, flags), devices or 1, quiet=progress is False)
     with joined(experiment.device, experiment.fingerprint()) as ranks:
         path = Path(ranks.agreed(str(path)))
         watch = CallbackWatcher(callbacks if ranks.lead else (), path, resume)
@@ -124,8 +125,10 @@ def run(
                 report.status("done", **({"stopped_early": watch.enough} if watch.enough else {}))
                 folder.summarize()
             ranks.agreed(None)  # only now is there something to read
+            if not ranks.lead:
+                return Run(path) if path.exists() else Run.elsewhere(path)
             found = Run(path)
-            if plots and ranks.lead:
+            if plots:
                 report.stage("drawing the pictures")
                 found.plot()
             watch.ended(None)
@@ -153,22 +156,12 @@ def _check_crosses(
         )
 
 
-def _launched(
-    experiment: Experiment,
-    path: Path,
-    options: Mapping[str, object],
-    flags: Mapping[str, bool | None],
-    quiet: bool,
-) -> Run:
+def _launched(experiment: Experiment, path: Path, words: Sequence[str], devices: int, *, quiet: bool) -> Run:
     """Run an experiment by the command line, in processes of their own."""
-    words = [text for k, v in options.items() if v is not None for text in (k, str(v))]
-    words += [f"--{k}" if v else f"--no-{k}" for k, v in flags.items() if v is not None]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "experiment.toml"
         file.write_bytes(dumps(experiment.plain()).encode())
-        code = launch(
-            ["run", str(file), "--out", str(path), *words], int(str(options["--devices"])), quiet=quiet
-        )
+        code = launch(["run", str(file), *words], devices, quiet=quiet)
     if code:
         status = Run(path).status
         raise Stopped(path, status["t"], status["iterations"])

@@ -56,6 +56,13 @@ class Run:
         """Versions, machine, commit, command line, date."""
 
     @classmethod
+    def elsewhere(cls, path: Path) -> Run:
+        """Stand for a run whose folder only another machine can read."""
+        run = cls.__new__(cls)
+        run.path, run.environment = path, {}
+        return run
+
+    @classmethod
     def finished(cls, path: Path, experiment: Experiment) -> Run | None:
         """Open the run in a folder if it is done and of this experiment."""
         if not (path / "experiment.toml").exists():

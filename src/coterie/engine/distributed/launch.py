@@ -5,32 +5,33 @@ Ctrl-C reaches this process only, which passes it on to the lead; if this proces
 
 from __future__ import annotations
 
-import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any
+from typing import IO, NamedTuple
 
 from coterie.core.errors import RunError
 from coterie.core.support.signals import stop_on_signal
 from coterie.engine.distributed.environment import STORE
-from coterie.engine.distributed.word import FOLDER, OUT, word_file
+from coterie.engine.distributed.word import FOLDER, OUT, Word, read_word
 
-__all__ = ["launch"]
+__all__ = ["Ended", "again", "launch", "what_happened", "words_of"]
 
 GRACE = 10.0
 """Seconds for the others to notice that one is gone."""
 TURN = 0.2
 """Seconds between two looks at whether the run is to stop."""
 INTERRUPTED = 130
-_START = "from coterie.cli import main; main()"
+"""The exit code of a run that was asked to stop and has saved itself."""
+START = "from coterie.cli import main; main()"
 
 
 def launch(words: Sequence[str], devices: int, *, quiet: bool = False) -> int:
@@ -40,10 +41,10 @@ def launch(words: Sequence[str], devices: int, *, quiet: bool = False) -> int:
     nothing is shown.
     """
     with tempfile.TemporaryDirectory(prefix="coterie-ranks-") as name, stop_on_signal() as asked:
-        folder, ended = Path(name), SimpleQueue[int]()
-        ranks = [_Rank(rank, devices, words, folder, ended, quiet) for rank in range(devices)]
+        folder, ends = Path(name), SimpleQueue[int]()
+        ranks = [_Rank(rank, devices, words, folder, ends, quiet) for rank in range(devices)]
         try:
-            _wait(ranks, ended, asked)
+            _wait(ranks, ends, asked)
         finally:
             for one in ranks:
                 one.end()
@@ -51,7 +52,22 @@ def launch(words: Sequence[str], devices: int, *, quiet: bool = False) -> int:
             return 0
         if asked.is_set() or ranks[0].code == INTERRUPTED:
             return INTERRUPTED
-        raise RunError(_what_happened(ranks, folder))
+        ended = {r.rank: Ended.of(r.code, folder, r.rank, r.log) for r in ranks if not r.killed}
+        raise RunError(what_happened(ended, again(folder, devices)))
+
+
+def words_of(options: Mapping[str, object], flags: Mapping[str, bool | None]) -> list[str]:
+    """Write options and flags as words of the command line, but for those that are None."""
+    words = [text for k, v in options.items() if v is not None for text in (k, str(v))]
+    return words + [f"--{k}" if v else f"--no-{k}" for k, v in flags.items() if v is not None]
+
+
+def again(folder: Path, devices: int) -> str | None:
+    """Write the command that goes on with a run, if it had begun."""
+    out = folder / OUT
+    if not out.exists():
+        return None
+    return shlex.join(["coterie", "run", "--resume", "--out", out.read_text(), "--devices", str(devices)])
 
 
 class _Rank:
@@ -65,7 +81,7 @@ class _Rank:
         """Ended by us, because of another one."""
         output: IO[bytes] | None = None if rank == 0 and not quiet else self.log.open("wb")
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START, *words],
+            [sys.executable, "-P", "-c", START, *words],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -131,29 +147,37 @@ def _wait(ranks: Sequence[_Rank], ended: SimpleQueue[int], asked: threading.Even
             passed_on = True
 
 
-def _what_happened(ranks: Sequence[_Rank], folder: Path) -> str:
-    """Say which process ended first and why; those that only missed another one come last."""
-    words = {one.rank: _word(one, folder) for one in ranks if one.code and not one.killed}
-    rank, word = min(words.items(), key=lambda item: (item[1]["lost"], item[0]))
-    text = str(word["text"]) if rank == 0 and not word["killed"] else f"rank {rank} {word['text']}"
-    out = folder / OUT
-    if not out.exists():
+class Ended(NamedTuple):
+    """How a process of a run ended."""
+
+    code: int
+    """Its exit code, negative for a signal."""
+    word: Word | None
+    """The word that it left."""
+    last: str
+    """The last line that it printed."""
+
+    @classmethod
+    def of(cls, code: int, folder: Path, rank: int, log: Path) -> Ended:
+        """Read what a process left behind."""
+        last = log.read_text(errors="replace").strip().rpartition("\n")[2] if log.exists() else ""
+        return cls(code, read_word(folder, rank), last)
+
+
+def what_happened(ended: Mapping[int, Ended], again: str | None) -> str:
+    """Say which process failed first and why; those that only missed another one come last.
+
+    `again`: the command that goes on, if there is something to go on from.
+    """
+    failed = {rank: one for rank, one in ended.items() if one.code}
+    rank = min(failed, key=lambda rank: (bool((word := failed[rank].word) and word.lost), rank))
+    code, word, last = failed[rank]
+    if word:
+        text = word.text if rank == 0 else f"rank {rank} failed: {word.text}"
+    elif code < 0:
+        text = f"rank {rank} was killed by signal {-code}"
+    else:
+        text = f"rank {rank} ended with exit code {code}: {last}"
+    if again is None:
         return text
-    again = f"coterie run --resume --out {out.read_text()} --devices {len(ranks)}"
     return f"{text}; all up to the last checkpoint is saved; go on, on any number of devices, with: {again}"
-
-
-def _word(one: _Rank, folder: Path) -> dict[str, Any]:
-    """Read what a process left behind, or make up for it."""
-    file = word_file(folder, one.rank)
-    if file.exists():
-        found: dict[str, Any] = json.loads(file.read_text())
-        return {
-            **found,
-            "text": found["text"] if one.rank == 0 else f"failed: {found['text']}",
-            "killed": False,
-        }
-    if one.code < 0:
-        return {"text": f"was killed by signal {-one.code}", "lost": False, "killed": True}
-    last = one.log.read_text(errors="replace").strip().rpartition("\n")[2] if one.log.exists() else ""
-    return {"text": f"ended with exit code {one.code}: {last}", "lost": False, "killed": True}

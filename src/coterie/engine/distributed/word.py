@@ -9,10 +9,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from coterie.core.errors import CoterieError
 
-__all__ = ["FOLDER", "OUT", "begun", "told", "word_file"]
+__all__ = ["FOLDER", "OUT", "Word", "begun", "read_word", "told"]
 
 FOLDER = "COTERIE_LAUNCHED"
 """Environment: the folder in which processes leave word."""
@@ -20,9 +21,18 @@ OUT = "out"
 FAILED = 2
 
 
-def word_file(folder: Path, rank: int) -> Path:
-    """Name the file in which a process leaves word of its mistake."""
-    return folder / f"rank-{rank}.json"
+class Word(NamedTuple):
+    """The word of a process about its mistake."""
+
+    text: str
+    lost: bool
+    """True if it only missed another process."""
+
+
+def read_word(folder: Path, rank: int) -> Word | None:
+    """Read the word that a process left."""
+    file = _file(folder, rank)
+    return Word(*json.loads(file.read_text())) if file.exists() else None
 
 
 @contextmanager
@@ -37,9 +47,13 @@ def told() -> Iterator[None]:
         yield
     except (CoterieError, MemoryError, RuntimeError) as error:
         text = str(error) if isinstance(error, CoterieError) else f"{type(error).__name__}: {error}"
-        word = {"text": text.strip().partition("\n")[0], "lost": type(error).__name__ == "RankLostError"}
-        word_file(Path(folder), int(os.environ["RANK"])).write_text(json.dumps(word))
+        word = Word(text.strip().partition("\n")[0], type(error).__name__ == "RankLostError")
+        _file(Path(folder), int(os.environ["RANK"])).write_text(json.dumps(word))
         sys.exit(FAILED)
+
+
+def _file(folder: Path, rank: int) -> Path:
+    return folder / f"rank-{rank}.json"
 
 
 def begun(out: Path) -> None:

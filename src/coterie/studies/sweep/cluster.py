@@ -122,7 +122,8 @@ class Cluster:
     def _check_versions(self) -> None:
         """Ask all machines that are there now; one that joins later is checked by its first job."""
         # By value, so that it can also be called where coterie is not installed, or is another one.
-        self._ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        for name in (__name__, installed.__module__):
+            self._ray.cloudpickle.register_pickle_by_value(sys.modules[name])
         asked = {}
         for node in self._nodes:
             there = self._on(node["NodeID"], soft=False)
