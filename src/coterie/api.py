@@ -74,9 +74,9 @@ def run(
     path = Path(out) if out is not None else default if resume else free_name(default)
     if starts_ranks(devices):
         _check_crosses(experiment, callbacks, progress)
-        options = {"--out": path, "--data": data, "--checkpoint": checkpoint_every, "--devices": devices}
-        flags = {"resume": resume or None, "plots": plots, "exchanges": exchanges, "models": models}
-        return _launched(experiment, path, words_of(options, flags), devices or 1, quiet=progress is False)
+        options = {"out": path, "data": data, "checkpoint": checkpoint_every, "devices": devices}
+        options |= {"resume": resume or None, "plots": plots, "exchanges": exchanges, "models": models}
+        return _launched(experiment, path, words_of(options), devices or 1, quiet=progress is False)
     with joined(experiment.device, experiment.fingerprint()) as ranks:
         path = Path(ranks.agreed(str(path)))
         watch = CallbackWatcher(callbacks if ranks.lead else (), path, resume)

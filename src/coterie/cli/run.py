@@ -49,6 +49,12 @@ def run(
         int | None,
         typer.Option(min=1, metavar="N", help="Deal the clients to N devices, a process for each."),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Take the devices from a Ray cluster: auto or HOST:PORT; see --devices."
+        ),
+    ] = None,
     exchanges: Annotated[bool, typer.Option(help="Keep who listened to whom.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -72,7 +78,7 @@ def run(
     from coterie.engine.distributed.launch import launch
     from coterie.runs import tables
 
-    if starts_ranks(devices):
+    if starts_ranks(devices) and ray is None:
         raise typer.Exit(launch(sys.argv[1:], devices or 1))
     console = tables.console(stderr=as_json)
     console.quiet = not leads()
@@ -100,20 +106,28 @@ def run(
         chosen = Experiment.load(experiment, changes)
         trackers = [tracker(name) for name in track or []]
     try:
-        with progress(console, chosen) as shown:
-            result = simulate(
-                chosen,
-                out,
-                resume=resume,
-                data=data,
-                plots=plots,
-                progress=shown,
-                callbacks=trackers,
-                checkpoint_every=checkpoint,
-                exchanges=exchanges,
-                models=models,
-                devices=devices,
-            )
+        if ray is not None:
+            from coterie.studies.cluster_run import run_on_cluster
+
+            words = [word for name in track or [] for word in ("--track", name)]
+            how = {"data": data, "plots": plots, "checkpoint": checkpoint, "models": models}
+            how |= {"exchanges": exchanges}
+            result = run_on_cluster(ray, chosen, devices, out, resume, words, **how)
+        else:
+            with progress(console, chosen) as shown:
+                result = simulate(
+                    chosen,
+                    out,
+                    resume=resume,
+                    data=data,
+                    plots=plots,
+                    progress=shown,
+                    callbacks=trackers,
+                    checkpoint_every=checkpoint,
+                    exchanges=exchanges,
+                    models=models,
+                    devices=devices,
+                )
     except Stopped as stopped:
         again = ["run", "--resume", "--out", str(stopped.path)]
         leave(console, stopped, again if devices is None else [*again, "--devices", str(devices)])

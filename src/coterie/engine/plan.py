@@ -216,7 +216,7 @@ def _shared(cast: Cast, ranks: Ranks) -> Cast:
     """Give this process its share of a world's clients, of each architecture."""
     fewest = min(len(cast.everybody(place)) for place in range(len(cast.tasks)))
     if fewest < ranks.count:
-        which = "clients" if len(cast.tasks) == 1 else "clients of one architecture"
+        which = f"client{'s'[: fewest != 1]}" + (" of one architecture" if len(cast.tasks) > 1 else "")
         raise ConfigError(
             f"{fewest} {which} cannot be dealt to {ranks.count} devices, each of which needs one; use "
             f"--devices {fewest}, or a larger data.clients"

@@ -56,10 +56,19 @@ def launch(words: Sequence[str], devices: int, *, quiet: bool = False) -> int:
         raise RunError(what_happened(ended, again(folder, devices)))
 
 
-def words_of(options: Mapping[str, object], flags: Mapping[str, bool | None]) -> list[str]:
-    """Write options and flags as words of the command line, but for those that are None."""
-    words = [text for k, v in options.items() if v is not None for text in (k, str(v))]
-    return words + [f"--{k}" if v else f"--no-{k}" for k, v in flags.items() if v is not None]
+def words_of(options: Mapping[str, object]) -> list[str]:
+    """Write options as words of the command line, but for those that are None.
+
+    >>> words_of({"out": "runs/mine", "plots": False, "models": None, "resume": True})
+    ['--out', 'runs/mine', '--no-plots', '--resume']
+    """
+    words = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            words.append(f"--{name}" if value else f"--no-{name}")
+        elif value is not None:
+            words += [f"--{name}", str(value)]
+    return words
 
 
 def again(folder: Path, devices: int) -> str | None:
