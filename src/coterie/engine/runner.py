@@ -88,13 +88,14 @@ def simulate(
                 progress.advance(done + simulator.t, total, 0)
         else:
             enough = _evaluate(simulator, sink, progress, watcher, ranks)
+        kept = simulator.t
         while simulator.t < stack.iterations and not (enough and simulator.settled):
             if simulator.settled:
-                late = ranks.lead and time.monotonic() - clock > checkpoint_every
+                late = ranks.lead and simulator.t > kept and time.monotonic() - clock > checkpoint_every
                 asked = ranks.most(_STOP if stop() else _SAVE * late)
                 if asked:
                     save()
-                    clock = time.monotonic()
+                    clock, kept = time.monotonic(), simulator.t
                 if asked == _STOP:
                     return False
             before = simulator.stepped
