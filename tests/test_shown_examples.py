@@ -16,7 +16,9 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 LONGER = {"adapters.py", "adapters.toml"}
 """Examples of a minute, of which no page shows all: tests/test_examples.py runs them with less."""
-SCRIPTS = sorted(file for file in EXAMPLES.glob("*.py") if file.name not in LONGER)
+PARTS = {"mine.py"}
+"""What another example names; tests/test_examples.py runs it."""
+SCRIPTS = sorted(file for file in EXAMPLES.glob("*.py") if file.name not in LONGER | PARTS)
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 SHOWN = re.compile(r"<!-- (examples/[\w.]+), as it stands -->\s*```\w+\n(.*?)```", re.DOTALL)
 """A file and the block of code that shows it."""

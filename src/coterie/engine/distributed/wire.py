@@ -24,7 +24,11 @@ SHORT = 120
 
 
 class RankLostError(RunError):
-    """Another process of the run is gone."""
+    """Another process of a run on several devices is gone: killed, out of memory, or its machine is.
+
+    Remedy: `coterie run --resume --out PATH`, with `--devices` as many as there still are: the run goes on
+    from its last checkpoint.
+    """
 
 
 class Wire:
