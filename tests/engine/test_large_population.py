@@ -1,0 +1,136 @@
+"""Large populations: what is bounded there, runs that stop and are resumed, a sample that reports."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from coterie.core.graph import SMALL
+from coterie.engine.exchanges.deliveries import REPORTING, report_step
+from coterie.engine.execution import VmapExecution
+from coterie.engine.memory_budget import world_bytes
+from coterie.engine.mixed import MixedSimulator
+from coterie.engine.plan import prepare
+from coterie.engine.runner import simulate
+from coterie.experiment import Experiment
+from tests.engine.recording import Recording
+from tests.engine.small import EVERY_METHOD, experiment, finished, hard, outcome, simulator
+from tests.trees import same
+
+ROWS = ("CoBo", "DAC", "Dada", "DPFL", "FedFomo", "KD-PDFL", "L2C", "PENS")
+"""Methods that remember something of each neighbour."""
+OTHERS = ("FedAvg", "DFML", "Ditto")
+
+
+@pytest.fixture
+def six_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six clients are a large population, whose rows have entries for three others."""
+    for module in ("coterie.schedule", "coterie.engine.exchanges.deliveries"):
+        monkeypatch.setattr(f"{module}.SMALL", 5)
+    monkeypatch.setattr("coterie.schedule._SLOTS", 3)
+
+
+def tight(**changes: Any) -> Experiment:
+    """At most two are met in an exchange; of all five that are met in the end three have a slot."""
+    return hard(exchange__cap=2, **changes)
+
+
+@pytest.mark.usefixtures("six_are_many")
+def test_in_several_goes_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for chunk in (256 << 20, 1):
+        monkeypatch.setattr("coterie.engine.memory_budget.TEMPORARY_BYTES", chunk)
+        s = simulator(tight(methods={k: EVERY_METHOD[k] for k in (*ROWS, *OTHERS)}, train__iterations=12))
+        assert [table.owner.shape[1] for table in s.clients.slots if table] == [4] * len(ROWS)
+        rows = []
+        while s.t < s.stack.iterations:
+            rows += s.step_to_next_event()
+        found.append((s.tensors(), rows))
+    same(found[1][0], found[0][0], 1e-12)
+    one, other = ([(r["t"], r["world"], r["client"], r["neighbours"]) for r in rows] for _, rows in found)
+    assert one == other
+
+
+@pytest.mark.usefixtures("six_are_many")
+def test_stopped_after_every_event(tmp_path: Path) -> None:
+    """To the bit, with the tables of whose each slot is."""
+    e = tight(methods={k: EVERY_METHOD[k] for k in ("KD-PDFL", "PENS", "FedAvg")})
+    want = finished(prepare(e), tmp_path / "whole")
+    recording, stops = Recording(tmp_path / "stopped"), 0
+    recording.path.mkdir()
+    done = False
+    while not done:
+        stop = partial(_second, itertools.count())
+        done = simulate(prepare(e), recording, resume=stops > 0, stop=stop)
+        stops += 1
+    assert stops > 8
+    for key, world in outcome(prepare(e), recording).items():
+        same(world.tensors, want[key].tensors)
+        assert repr(world.exchanges) == repr(want[key].exchanges)
+
+
+def _second(calls: Any) -> bool:
+    return bool(next(calls) >= 1)
+
+
+@pytest.mark.usefixtures("six_are_many")
+def test_several_architectures() -> None:
+    """Readers of each stack have tables of their own."""
+    models = [{"name": "mlp", "hidden": [5]}, {"name": "mlp", "hidden": [4]}]
+    (stack,) = prepare(tight(methods=["KD-PDFL"], train__iterations=12).replace(model=models)).stacks
+    s = MixedSimulator(stack, lambda one: VmapExecution(one.task))
+    while s.t < s.stack.iterations:
+        s.step_to_next_event()
+    tables = [part.clients.slots[0] for part in s.parts]
+    assert [table.owner.shape for table in tables if table] == [(3, 4), (3, 4)]
+    assert all((table.owner[:, 1:] >= 0).any() for table in tables if table)
+
+
+def test_clients_of_a_large_population_report_evenly() -> None:
+    assert [report_step(n) for n in (20, SMALL, SMALL + 1, 100_000)] == [1, 1, 3, 98]
+    assert REPORTING * report_step(10**6) >= 10**6
+
+
+LARGE: dict[str, Any] = {
+    "data__clients": 2100,
+    "exchange__stars": 0.1,
+    "exchange__channel": {"name": "rayleigh", "neighbours": 4},
+    "evaluate__uniform": 3,
+    "data__test": 5,
+    "train__iterations": 7,
+    "evaluate__every": 7,
+}
+
+
+def test_a_sample_of_the_clients_reports(tmp_path: Path) -> None:
+    plan = prepare(experiment(**LARGE, methods=["KD-PDFL"]))
+    (world,) = finished(plan, tmp_path).values()
+    schedule = plan.stacks[0].members[0].schedule
+    meeting = schedule.meeting(5)
+    star, told = meeting.star, meeting.neighbour[meeting.told]
+    heard = star[meeting.heard.any(dim=1)]
+    mixed = [r for r in world.exchanges if r["kind"] == "mix"]
+    adopted = [r for r in world.exchanges if r["kind"] == "adopt"]
+    assert [r["client"] for r in mixed] == heard[heard % 3 == 0].tolist()
+    assert sorted(r["client"] for r in adopted) == sorted(told[told % 3 == 0].tolist())
+    for row in mixed:
+        (place,) = (star == row["client"]).nonzero()[:, 0].tolist()
+        assert row["neighbours"] == meeting.neighbour[place, meeting.heard[place]].tolist()
+        assert len(row["weight"]) == len(row["neighbours"])
+
+
+def test_rows_are_counted_as_they_are() -> None:
+    """In float32: 64 entries of two rows, and of the table that says whose they are."""
+    plan = prepare(experiment(**LARGE, methods=["FedAvg", "KD-PDFL"], dtype="float32"))
+    (stack,) = plan.stacks
+    need = [world_bytes(m.world, m.federation, stack.task, 1, m.schedule.slots) for m in stack.members]
+    every = [world_bytes(m.world, m.federation, stack.task, 1, 2100) for m in stack.members]
+    model = sum(p.numel() for p in stack.task.model.parameters())
+    assert need[1] - need[0] == 4 * (model + 1) + (2 * 4 + 8) * 64 - 4 * 64  # FedAvg begins with a row, too
+    assert every[1] - need[1] == 2 * 4 * (2100 - 64) - 8 * 64
+    assert torch.tensor([m.schedule.slots for m in stack.members]).tolist() == [64, 64]
