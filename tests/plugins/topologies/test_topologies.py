@@ -185,7 +185,5 @@ def test_mistakes(name: str, options: dict[str, Any], message: str) -> None:
 
 
 def test_more_links_than_can_be_kept() -> None:
-    with pytest.raises(
-        ConfigError, match=r"gives 1,000,000 clients some 200,000 links.*p = 5e-06 gives"
-    ):
+    with pytest.raises(ConfigError, match=r"gives 1,000,000 clients some 200,000 links.*p = 5e-06 gives"):
         ErdosRenyi(0.2).neighbours(1_000_000, STREAM)
