@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from coterie.core.types import Tensors
 from coterie.engine.execution import VmapExecution
 from coterie.engine.memory_budget import world_bytes
 from coterie.engine.mixed import MixedSimulator
@@ -73,6 +75,28 @@ def test_stopped_after_every_event(tmp_path: Path) -> None:
 
 def _second(calls: Any) -> bool:
     return bool(next(calls) >= 1)
+
+
+class Direct:
+    """A recorder that does the work each time, as a replay would: with readers and senders rounded up."""
+
+    def replay(self, name: Any, work: Any, *given: Tensor) -> Tensors:
+        found: Tensors = work(*given)
+        return found
+
+
+@pytest.mark.usefixtures("six_are_many")
+def test_what_is_recorded_is_what_is_done_as_written() -> None:
+    found = []
+    for recorder in (None, Direct()):
+        s = simulator(tight(methods={k: EVERY_METHOD[k] for k in (*ROWS, "FedAvg")}, train__iterations=12))
+        s.exchanges._recorder = recorder  # type: ignore[assignment]
+        rows = []
+        while s.t < s.stack.iterations:
+            rows += s.step_to_next_event()
+        found.append((s.tensors(), [(r["t"], r["world"], r["client"], r["neighbours"]) for r in rows]))
+    same(found[1][0], found[0][0], 1e-12)
+    assert found[1][1] == found[0][1]
 
 
 @pytest.mark.usefixtures("six_are_many")
