@@ -73,7 +73,7 @@ class StackedData:
         dtype: torch.dtype,
         *,
         holdouts: Sequence[float] | None = None,
-        numbers: Sequence[int] | None = None,
+        numbers: Tensor | None = None,
     ) -> StackedData:
         """Lay the federations of worlds end to end; equal pools are kept once.
 
@@ -99,7 +99,7 @@ class StackedData:
 
         pool = torch.cat(list(pools.values()))
         every = torch.cat([torch.arange(int(n)) for n in sizes])
-        client = every if numbers is None else torch.tensor(numbers)
+        client = every if numbers is None else numbers
         trains, helds = [], []
         shares = holdouts or [0.0] * len(seeds)
         for f, seed, share, who in zip(

@@ -35,6 +35,7 @@ from coterie.core.types import Context, Message, Start, State, Tensors
 from coterie.engine.batches import StackedData
 from coterie.engine.memory_budget import split_to_fit, world_bytes
 from coterie.experiment import Experiment, World
+from coterie.federation import recorded
 from coterie.schedule import Schedule
 
 __all__ = [
@@ -71,11 +72,18 @@ class WorldSlot(NamedTuple):
     """Cache key: worlds of a stack with the same key draw the same meetings."""
     numbers: Tensor
     """`[m]` int64: the clients' numbers in their world: all, or those of the stack's architecture."""
+    recorded: Tensor
+    """`[M]` bool: the clients of the whole world that are recorded one by one."""
 
     @property
     def size(self) -> int:
         """m, the clients that are in this stack."""
         return len(self.numbers)
+
+    @property
+    def sampled(self) -> bool:
+        """True if only a sample of the world's clients is recorded one by one."""
+        return not bool(self.recorded.all())
 
 
 class AlgorithmGroup(NamedTuple):
@@ -143,7 +151,7 @@ class Stack:
             m.world.experiment.exchange.holdout if m.algorithm.holds_out else 0.0 for m in self.members
         ]
         probe = self.experiment.exchange.probe
-        numbers = torch.cat([m.numbers for m in self.members]).tolist()
+        numbers = torch.cat([m.numbers for m in self.members])
         return StackedData.of(
             federations, seeds, probe, self.device, self.dtype, holdouts=holdouts, numbers=numbers
         )
@@ -365,7 +373,10 @@ def _stack(
             clients = slice(at, at + len(numbers))
             own = federation if len(cast.tasks) == 1 else federation.of(numbers)
             members.append(
-                WorldSlot(i, world, algorithm, own, schedules[same], clients, meeting_key, numbers)
+                WorldSlot(
+                    *(i, world, algorithm, own, schedules[same], clients, meeting_key, numbers),
+                    recorded(e.data.clients, world.seed),
+                )
             )
             at = clients.stop
         groups.append(

@@ -18,7 +18,7 @@ from coterie.engine.exchanges.crossing import Crossings
 from coterie.engine.exchanges.deliveries import Act, Meetings
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack, WorldSlot
-from coterie.engine.simulator import PER_SAMPLE, Simulator, packed, restore_tensors
+from coterie.engine.simulator import PER_SAMPLE, Simulator, restore_tensors, written
 from coterie.engine.sinks import Progress
 
 __all__ = ["MixedSimulator", "simulator_of"]
@@ -106,7 +106,7 @@ class MixedSimulator:
             row = _together(found, members)
             row["bytes"] += int(self.bytes[i])
             row["gradients"] += int(self.exchange_gradients[i])
-            rows.append(row)
+            rows.append(written(row, self.stack.task.kind))
         return rows
 
     def last(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ class MixedSimulator:
         verdicts = zip(*(part.verdicts() for part in self.parts), strict=True)
         slots = zip(*(part.stack.members for part in self.parts), strict=True)
         return [
-            {**row, **_together(found, members)}
+            {**row, **written(_together(found, members), self.stack.task.kind)}
             for row, found, members in zip(rows, verdicts, slots, strict=True)
         ]
 
@@ -129,8 +129,9 @@ class MixedSimulator:
 
 def _together(rows: Sequence[dict[str, Any]], members: Sequence[WorldSlot]) -> dict[str, Any]:
     """Make one row of a world of those of its architectures, lists in the order of its clients."""
-    numbers = torch.cat([m.numbers for m in members])
-    order, clients = numbers.argsort().tolist(), len(numbers)
+    kept = [m.recorded[m.numbers] for m in members]
+    order = torch.cat([m.numbers[some] for m, some in zip(members, kept, strict=True)]).argsort().tolist()
+    clients = sum(m.size for m in members)
     row: dict[str, Any] = {}
     for key, first in rows[0].items():
         values = [one[key] for one in rows]
@@ -141,9 +142,11 @@ def _together(rows: Sequence[dict[str, Any]], members: Sequence[WorldSlot]) -> d
         elif key == "models_carried":
             row[key] = sum(v * m.size for v, m in zip(values, members, strict=True)) / clients
         elif key in PER_SAMPLE:
-            counts = torch.cat([m.federation.personal.count for m in members])
-            parts = torch.split(torch.cat(values), counts.tolist())
-            row[key] = packed(torch.cat([parts[i] for i in order]))
+            counts = [m.federation.personal.count[some] for m, some in zip(members, kept, strict=True)]
+            parts = torch.split(torch.cat(values), torch.cat(counts).tolist())
+            row[key] = torch.cat([parts[i] for i in order])
+        elif key == "all":
+            row[key] = {k: torch.cat([one[k] for one in values]) for k in first}
         elif isinstance(first, list):
             every = list(chain(*values))
             row[key] = [every[i] for i in order]

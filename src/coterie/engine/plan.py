@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,11 +50,11 @@ class Plan(NamedTuple):
         """Hash all samples, as the clients have and name them."""
         digest = hashlib.sha256()
         for pool in {id(f.pool): f.pool for f in self.federations}.values():
-            digest.update(pool.numpy().tobytes())
+            digest.update(pool.contiguous().numpy().data)
         for federation in self.federations:
             for split in (federation.train, federation.validation, federation.personal, federation.uniform):
                 for part in (split.index, split.label, split.count):
-                    digest.update(part.numpy().tobytes())
+                    digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()[:16]
 
     def notices(self) -> list[str]:
@@ -202,7 +203,7 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
 
 def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
     """Leave out what nobody has; two entries with the same model are one architecture."""
-    had = list(dict.fromkeys(id(tasks[place]) for place in sorted(set(dealt.tolist()))))
+    had = list(dict.fromkeys(id(tasks[place]) for place in np.unique(dealt.numpy()).tolist()))
     numbers = torch.tensor([had.index(id(task)) if id(task) in had else -1 for task in tasks])
     by_id = {id(task): task for task in tasks}
     return Cast(tuple(by_id[i] for i in had), numbers[dealt])

@@ -127,9 +127,9 @@ def _refuse_too_little(train: Ints, validation: Ints, there: int, aside: int) ->
     fit = min(there / train.mean(), aside / validation.mean() if validation.any() else np.inf)
     raise DataError(
         f"{len(train):,} clients need {train.sum():,} samples for training and {validation.sum():,} for "
-        f"validation, but where no two share a sample (data.overlap = false) there are {there:,} and {aside:,}, "
-        f"enough for about {int(fit):,} such clients; set data.overlap = true, or use fewer clients or smaller "
-        "data.sizes"
+        f"validation, but where no two share a sample (data.overlap = false) there are {there:,} and "
+        f"{aside:,}, enough for about {int(fit):,} such clients; set data.overlap = true, or use fewer "
+        "clients or smaller data.sizes"
     )
 
 
@@ -151,10 +151,10 @@ def _dealt(
     """Deal out all samples, again and again until every client has enough of them to train on."""
     if (there := int(bins.size.sum())) < data.clients * data.min_partition_size:
         raise DataError(
-            f"{data.clients:,} clients with at least data.min_partition_size = {data.min_partition_size} samples "
-            f'each are too many for {there:,} samples, of which all are dealt out (data.sizes = "all"), no '
-            f"sample twice; use at most {there // data.min_partition_size:,} clients, or data.sizes with "
-            "data.overlap = true"
+            f"{data.clients:,} clients with at least data.min_partition_size = {data.min_partition_size} "
+            f"samples each are too many for {there:,} samples, all of which are dealt out, no sample twice "
+            f'(data.sizes = "all"); use at most {there // data.min_partition_size:,} clients, or data.sizes '
+            "with data.overlap = true"
         )
     for attempt in range(ATTEMPTS):
         p = _proportions(partition, bins, domain_of, seed, attempt)

@@ -129,9 +129,10 @@ def gradients_taken(algorithm: Algorithm, meeting: Meeting) -> int:
 
 
 def reports(group: AlgorithmGroup, to: Deliveries, info: Info) -> Iterator[dict[str, Any]]:
-    """Make a row for each reader that heard something: whom, and what it reports of each and of all."""
-    columns = {k: v.tolist() for k, v in info.items()}
-    readers = zip(to.world.tolist(), to.client.tolist(), to.slot.tolist(), strict=True)
+    """Make a row for each recorded reader that heard something: whom, and what it reports of each and all."""
+    some = _recorded(group, to)
+    columns = {k: v[some].tolist() for k, v in info.items()}
+    readers = zip(*(part[some].tolist() for part in (to.world, to.client, to.slot)), strict=True)
     for r, (world, client, slot) in enumerate(readers if info else ()):
         heard = columns["heard"][r]
         kept = [k for k, h in enumerate(heard) if h]
@@ -143,6 +144,15 @@ def reports(group: AlgorithmGroup, to: Deliveries, info: Info) -> Iterator[dict[
             }
             neighbours = [slot[k] for k in kept]
             yield {"world": group.members[world].id, "client": client, "neighbours": neighbours, **found}
+
+
+def _recorded(group: AlgorithmGroup, to: Deliveries) -> Tensor | slice:
+    """Find the readers that are recorded one by one, their places `[r]` among all R."""
+    if not any(member.sampled for member in group.members):
+        return slice(None)
+    worlds = [member.recorded for member in group.members]
+    first = torch.tensor([0, *map(len, worlds)]).cumsum(0)
+    return torch.cat(worlds)[first[to.world] + to.client].nonzero()[:, 0]
 
 
 def _is_per_message(value: Any, heard: list[bool]) -> bool:

@@ -31,7 +31,7 @@ def weights(
     alike = [w for w in worlds if w.world in weighed and np.array_equal(w.group, first.group)]
     if len(alike) < len(worlds):
         alike = [next(w for w in worlds if w.world in weighed)]
-    found = [graph(weighed[w.world], len(w.group)) for w in alike]
+    found = [graph(weighed[w.world], w.roster) for w in alike]
     met = np.sum([g.met for g in found], axis=0)
     total = np.sum([np.where(g.met, g.weight, 0.0) for g in found], axis=0)
     return np.where(met > 0, total / np.maximum(met, 1), np.nan), alike[0].group, len(alike)
