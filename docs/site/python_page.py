@@ -17,10 +17,10 @@ FOR_PLUGINS = (
     "core.attack",
     "core.data",
     "core.graph",
-    "core.messages",
-    "core.outputs",
-    "core.second_model",
+    "core.ingredients.messages",
+    "core.ingredients.second_model",
     "core.streams",
+    "core.tasks.outputs",
 )
 """Modules that own plugins import from, beside `coterie` itself."""
 

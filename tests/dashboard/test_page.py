@@ -125,13 +125,12 @@ def test_of_many_methods_the_best_are_named_and_others_can_be(window: Open, plac
 
 def test_hiding_log_scale_smoothing_and_zoom_stay_in_the_address(window: Open, place: str) -> None:
     page = overview(window, place, "first")
-    curve = "() => document.querySelector('figure path.line').getAttribute('d')"
-    plain = page.evaluate(curve)
+    curve = "document.querySelector('figure path.line')?.getAttribute('d')"  # none while it is drawn anew
+    plain = page.wait_for_function(f"() => {curve}").json_value()
     page.locator(".viewing").get_by_role("button", name="FedAvg").click()
     assert page.locator("figure .name:text-is('FedAvg')").count() == 0
     page.get_by_label("log scale").check()
-    log = page.evaluate(curve)
-    assert log != plain
+    page.wait_for_function(f"plain => {curve} && {curve} !== plain", arg=plain)
     page.get_by_label("smoothing").select_option("5")
     page.wait_for_selector("figure :text('Smoothed: mean of 5 evaluations.') >> nth=0")
     box = page.locator(".chart:has(path.line)").first.bounding_box()
@@ -142,19 +141,20 @@ def test_hiding_log_scale_smoothing_and_zoom_stay_in_the_address(window: Open, p
     page.mouse.up()
     page.wait_for_function("() => location.hash.includes('to=')")
     page.wait_for_selector("button:text-is('whole run')")
-    seen = page.evaluate(curve), page.get_by_label("to iteration").input_value()
+    seen = page.wait_for_function(f"() => {curve}").json_value()
+    until = page.get_by_label("to iteration").input_value()
     again = overview(window, place, "first")
     again.goto("about:blank")
     again.goto(page.url)
-    again.wait_for_selector(".chart path.line")
-    assert (again.evaluate(curve), again.get_by_label("to iteration").input_value()) == seen
+    again.wait_for_function(f"seen => {curve} === seen", arg=seen)
+    assert again.get_by_label("to iteration").input_value() == until
     assert again.locator("figure .name:text-is('FedAvg')").count() == 0
     assert again.get_by_label("log scale").is_checked()
     again.get_by_role("button", name="whole run").click()
     again.get_by_label("log scale").uncheck()
     again.get_by_label("smoothing").select_option("1")
     again.locator(".viewing").get_by_role("button", name="FedAvg").click()
-    assert again.evaluate(curve) == plain
+    again.wait_for_function(f"plain => {curve} === plain", arg=plain)
     assert again.url.endswith("#/run/first/overview")
 
 

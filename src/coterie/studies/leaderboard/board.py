@@ -6,6 +6,7 @@ the others run without them; if all can be, the job is cut into halves, until wh
 
 from __future__ import annotations
 
+import math
 import shlex
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -208,11 +209,18 @@ class _Board(Runner):
             super().notice(event)
 
     def hand_out(self, jobs: list[Job]) -> None:
-        """Queue jobs; those that follow from others come first, so that columns end one by one."""
+        """Queue jobs, the longest first; those that follow from others come before, so that columns end."""
         before = len(self.specs)
-        super().hand_out(jobs)
+        super().hand_out(sorted(jobs, key=self._shares_of_a_job))
         if before and not any(job.setting["name"].endswith(TIMING) for job in jobs):
             self.specs.rotate(len(jobs))
+
+    def _shares_of_a_job(self, job: Job) -> float:
+        """Count the methods that a job of this column may have: few where they take long."""
+        return self._column(job).methods_per_job or math.inf
+
+    def _column(self, job: Job) -> Column:
+        return next(c for c in self.request.columns if job.setting["name"].rpartition("-")[0] == c.name)
 
     def follow_up(self, outcome: Outcome) -> list[Job]:
         """Take down what came of a job; its column's next job follows, or the same with those who can run."""
@@ -220,7 +228,7 @@ class _Board(Runner):
         job = next((job for job in self.folder.jobs if job.name == outcome.job), None)
         if job is None or job.state not in ("done", "failed"):
             return parts
-        column = next(c for c in self.request.columns if job.setting["name"].rpartition("-")[0] == c.name)
+        column = self._column(job)
         if job.state == "failed":
             return self._mended(job, column) or self._plan(column)
         for file in self.folder.home(job.name).glob("checkpoint-*"):

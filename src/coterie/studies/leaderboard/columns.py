@@ -52,6 +52,8 @@ class Size(NamedTuple):
     """Values by their paths, on top of those of every column of the board's own."""
     columns: tuple[str, ...]
     """The columns, if none are asked for; none: all."""
+    methods_per_job: int | None = None
+    """How many methods one job takes in columns that do not say; None: all."""
 
 
 def size(quick: bool) -> Size:
@@ -71,8 +73,8 @@ def columns(names: Sequence[str], own: Path | None, sizes: Size) -> list[Column]
         if name not in known:
             raise UnknownNameError("column", name, known)
     wanted = names or list(theirs) or sizes.columns or known
-    change = {name: {} if name in theirs else sizes.change for name in known}
-    return [_column(name, table, change[name]) for name, table in known.items() if name in wanted]
+    how = {name: (None, {}) if name in theirs else (sizes.methods_per_job, sizes.change) for name in known}
+    return [_column(name, table, *how[name]) for name, table in known.items() if name in wanted]
 
 
 def methods(names: Iterable[str]) -> dict[str, str]:
@@ -133,10 +135,10 @@ def _own(file: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _column(name: str, table: Mapping[str, Any], change: Mapping[str, Any]) -> Column:
+def _column(name: str, table: Mapping[str, Any], per_job: int | None, change: Mapping[str, Any]) -> Column:
     own = {key: value for key, value in table.items() if key not in ("family", "title", "methods_per_job")}
     settings = {**_by_path(_toml()["common"]), **_by_path(own), **change}
-    most = table.get("methods_per_job")
+    most = table.get("methods_per_job", per_job)
     if not (most is None or (isinstance(most, int) and most > 0)):
         raise ConfigError(f"columns.{name}.methods_per_job: expected a number from 1 on, got {most!r}")
     return Column(name, str(table.get("family", "own")), str(table.get("title", name)), settings, most)

@@ -108,10 +108,10 @@ def due(
     tuned, there, out = covered(tuning), covered(figures), {label_of(key) for key in broken}
     if missing := [label for label in request.methods if label not in tuned and label not in out]:
         return [_tuning(request, column, some) for some in _shares(missing, column)]
-    ready = [label for label in tuned if label not in there and label not in broken]
-    if ready and all(job.state == "done" for job in tuning):
-        return [_figures(request, column, some, tuning, home) for some in _shares(ready, column)]
-    if timed and not ready and all(job.state == "done" for job in figures):
+    judged = [job for job in tuning if job.state == "done"]
+    if ready := [label for label in covered(judged) if label not in there and label not in broken]:
+        return [_figures(request, column, some, judged, home) for some in _shares(ready, column)]
+    if timed and all(job.state == "done" for job in (*tuning, *figures)):
         return list(_timings(column, figures, covered(of_step(jobs, column.name, TIMING))))
     return []
 
