@@ -2,7 +2,7 @@
 
 For each world W, architecture A that m of its recorded clients have (0 if all have one) and tensor k of the
 model that its method names (`Algorithm.model`): `W/A/k`, `[m, ...]`; in the facts, `clients` has the numbers
-of the m. Recorded are all clients of a world, or a sample of very many (`coterie.federation.recorded`).
+of the m. Recorded are all clients of a world, or a sample of very many (`coterie.federation.recording`).
 Kept beside the checkpoint, since that has the whole state, in the order of the engine, and no statistics.
 """
 

@@ -13,16 +13,10 @@ from scipy.spatial.distance import squareform
 from coterie.core.errors import RunError
 from coterie.dashboard.incremental import deadline
 from coterie.dashboard.open_run import OpenRun, evenly, number, plain
-from coterie.dashboard.views.groups import (
-    MANY,
-    Grouping,
-    grouped,
-    grouped_frame,
-    grouping,
-    mean_weights,
-)
+from coterie.dashboard.views.groups import MANY, grouped, grouped_frame
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.graph import CollaborationGraph, Listening, graph_auc
+from coterie.runs.groups import Grouping, grouping, mean_weights
 from coterie.runs.metrics import Floats, Ints, WorldMetrics, closing_phase
 from coterie.runs.plots.looks import ceiling
 
@@ -142,7 +136,7 @@ def _top(
     """Find where the colours end, the same for all iterations: by the last weights."""
     key, state = ("top", world.world), len(history.moments.t)
     if folder.cache.get(key, (None,))[0] != state:
-        last = history.newest()
+        last = history.listening()
         weights = last.weight if shown is None else mean_weights(shown, last)[0]
         folder.cache[key] = state, ceiling(weights) if shown is None else max(float(weights.max()), 1e-12)
     return float(folder.cache[key][1])

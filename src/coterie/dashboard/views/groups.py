@@ -1,22 +1,18 @@
-"""The graph of many clients, group by group: who listens to whom in the mean over the pairs that met.
-
-Groups are the true ones, or else clients whose training samples have the same label most often.
-"""
+"""The graph of many clients, group by group (`coterie.runs.groups`)."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from coterie.dashboard.open_run import plain
-from coterie.runs.exchanges import ExchangeHistory, NeighbourTable
-from coterie.runs.metrics import Floats, Ints, WorldMetrics
+from coterie.runs.exchanges import ExchangeHistory
+from coterie.runs.groups import Grouping, mean_weights
+from coterie.runs.metrics import WorldMetrics
 
-__all__ = ["MANY", "Grouping", "grouped", "grouped_frame", "grouping", "mean_weights"]
+__all__ = ["MANY", "grouped", "grouped_frame"]
 
 MANY = 1000
 """Most clients that are drawn one by one."""
@@ -28,51 +24,6 @@ _NOW = 400
 """Most exchanges of one iteration that are drawn."""
 NOT_MET = 254
 """Code of a cell of groups that never met; 0 to 253 are weights from 0 to `top`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Grouping:
-    """The G groups in which the clients of a world are shown."""
-
-    by: str
-    """What a group has in common."""
-    names: tuple[str, ...]
-    sizes: tuple[int, ...]
-    """Clients of each."""
-    of: Callable[[Ints], Ints]
-    """`numbers of clients -> their groups, from 0 to G - 1`"""
-
-
-def grouping(world: WorldMetrics) -> Grouping | None:
-    """Choose how to group the clients of a world; None where nothing is known that would group them."""
-    roster = world.roster
-    groups = np.unique(roster.group)
-    if len(groups) > 1:
-        size = np.bincount(
-            np.searchsorted(groups, roster.group), np.diff(roster.end, prepend=0), minlength=len(groups)
-        )
-        names = tuple(f"group {k}" for k in groups.tolist())
-        return Grouping(
-            "true group",
-            names,
-            tuple(size.astype(int).tolist()),
-            lambda numbers: np.searchsorted(groups, roster.groups(numbers)),
-        )
-    if roster.sampled or not world.task.has_classes:
-        return None
-    label, main = np.unique(world.labels.argmax(axis=1), return_inverse=True)
-    names = tuple(f"mostly {world.classes[k]}" for k in label.tolist())
-    size = np.bincount(main, minlength=len(label))
-    return Grouping("most frequent label", names, tuple(size.tolist()), lambda numbers: main[numbers])
-
-
-def mean_weights(shown: Grouping, heard: NeighbourTable) -> tuple[Floats, Ints]:
-    """Average the last weights over the pairs of each two groups, `[G, G]`, and count those pairs."""
-    g = len(shown.names)
-    cell = shown.of(heard.client) * g + shown.of(heard.neighbour)
-    count = np.bincount(cell, minlength=g * g).reshape(g, g)
-    total = np.bincount(cell, heard.weight, g * g).reshape(g, g)
-    return total / np.maximum(count, 1), count
 
 
 def grouped(shown: Grouping, world: WorldMetrics) -> dict[str, Any]:
@@ -96,7 +47,7 @@ def grouped(shown: Grouping, world: WorldMetrics) -> dict[str, Any]:
 
 def grouped_frame(shown: Grouping, history: ExchangeHistory, t: float | None, top: float) -> dict[str, Any]:
     """Give the cells of the heat map, the strongest links, and who exchanges at iteration t, by groups."""
-    heard = history.newest(t)
+    heard = history.listening(t)
     mean, count = mean_weights(shown, heard)
     g = len(mean)
     codes = np.where(count > 0, np.clip(mean / top * 253, 0, 253).round(), NOT_MET).astype(np.uint8)
@@ -114,5 +65,5 @@ def grouped_frame(shown: Grouping, history: ExchangeHistory, t: float | None, to
             [i, j, plain(others[i, j], 3)] for i in range(g) for j in best[i].tolist() if others[i, j] > 0
         ],
         "now": np.unique(now, axis=0)[:_NOW].tolist(),
-        "pairs": len(heard.client),
+        "pairs": len(heard.weight),
     }
