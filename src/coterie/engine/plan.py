@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,6 +186,7 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
                     weights=initial_weights(init, e.home),
                     freeze=e.train.freeze,
                     samples=(x, y),
+                    by_hand=partial(analytic_model, inputs=inputs),
                 )
             every.append(tasks[key])
         cast = _cast(every, architectures(world, federation))
