@@ -34,6 +34,7 @@ from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Start, State, Tensors
 from coterie.engine.batches import StackedData
 from coterie.engine.memory_budget import split_to_fit, world_bytes
+from coterie.engine.row_slots import RowSlots
 from coterie.experiment import Experiment, World
 from coterie.federation import recorded
 from coterie.schedule import Schedule
@@ -180,6 +181,11 @@ class Stack:
         return self.experiment.train.iterations
 
     @property
+    def large(self) -> bool:
+        """True if a world has more clients than a small population."""
+        return any(m.schedule.large for m in self.members)
+
+    @property
     def size(self) -> int:
         """N, the clients of all worlds."""
         return int(self.groups[-1].clients.stop)
@@ -190,7 +196,7 @@ class Stack:
 
     def initial(self) -> Clients:
         """Make every client's state before the first iteration."""
-        width = max(m.schedule.clients for m in self.members)
+        width = max(m.schedule.slots for m in self.members)
         first = cache(partial(first_model, self.task))  # worlds of one seed begin with the same
         states = []
         for group in self.groups:
@@ -211,25 +217,27 @@ class Stack:
 
     def _start(self, member: WorldSlot, width: int, first: FirstModel) -> Start:
         """Make what the clients of one world begin with."""
-        how, world = member.world.experiment.train.init, member.schedule.clients
+        how, slots = member.world.experiment.train.init, member.schedule.slots
         clients = member.numbers.tolist() if how == "independent" else [0]
         models = [first(how, member.world.seed, client) for client in clients]
         proxy = first_proxy(self.task, how, member.world.seed)
-        return self.start(models, proxy, member.federation.group, member.numbers, world, width)
+        everybody = slots == member.schedule.clients
+        own = member.numbers if everybody else torch.zeros_like(member.numbers)
+        return self.start(models, proxy, member.federation.group, own, slots, width)
 
     def start(
         self,
         models: Sequence[FirstTensors],
         proxy: FirstTensors,
         group: Tensor,
-        numbers: Tensor,
-        world: int,
+        own: Tensor,
+        slots: int,
         width: int,
     ) -> Start:
         """Stack θ(0), one model for each of m clients or one for all, and first rows of W `[m, width]`.
 
         `proxy`: the first model of the proxy, if there is one; `group` `[m]`: the clients' true groups;
-        `numbers` `[m]`: theirs in a world of so many.
+        `own` `[m]`: the slots of their rows that are their own, of so many slots.
         """
         m = len(group)
 
@@ -237,8 +245,8 @@ class Stack:
             tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
             return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
 
-        row = first_row(numbers, world, self.dtype)
-        rows = torch.nn.functional.pad(row, (0, width - world))
+        row = first_row(own, slots, self.dtype)
+        rows = torch.nn.functional.pad(row, (0, width - slots))
         proxies = stacked([proxy], 0), stacked([proxy], 1)
         return Start(stacked(models, 0), stacked(models, 1), self._home(rows), self._home(group), proxies)
 
@@ -259,17 +267,19 @@ class Clients:
     """`[N, ...]`, without memory and rows"""
     parts: tuple[State, ...]
     """`[n, ...]` of each group, with its algorithm's memory and rows"""
+    slots: tuple[RowSlots | None, ...]
+    """Whose entries the rows of each group hold; None: number 3 in its world is in slot 3"""
 
     @classmethod
     def of(cls, groups: Sequence[AlgorithmGroup], states: Sequence[State]) -> Clients:
         params = {k: _end_to_end([s.params[k] for s in states]) for k in states[0].params}
         buffers, optim = ({k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in (1, 2))
         whole = State(params, buffers, optim, {}, {})
-        parts = (
+        parts = tuple(
             take_clients(whole, g.clients)._replace(memory=_apart(s.memory), rows=_apart(s.rows))
             for g, s in zip(groups, states, strict=True)
         )
-        return cls(whole, tuple(parts))
+        return cls(whole, parts, tuple(_row_slots(g, part) for g, part in zip(groups, parts, strict=True)))
 
     def tensors(self) -> Tensors:
         """Name everything, for a checkpoint."""
@@ -280,7 +290,12 @@ class Clients:
             for name in ("memory", "rows")
             for k, v in getattr(part, name).items()
         }
-        return {**whole, **own}
+        slots = {
+            f"slots/{i}/{k}": v
+            for i, table in enumerate(self.slots)
+            for k, v in (table.tensors() if table else {}).items()
+        }
+        return {**whole, **own, **slots}
 
 
 _ALIKE = ("train", "exchange.every", "exchange.probe", "evaluate")
@@ -320,6 +335,7 @@ def stacks(
     Of worlds with several architectures there is a stack of the first, with `others`.
     """
     together: dict[Any, list[int]] = {}
+    schedules = _schedules(worlds)
     for i, (world, cast) in enumerate(zip(worlds, casts, strict=True)):
         settings = flat(world.experiment.model_dump(include={key.partition(".")[0] for key in _ALIKE}))
         models = tuple(id(task) for task in cast.tasks)
@@ -329,7 +345,7 @@ def stacks(
     for ids in together.values():
         needs = [
             sum(
-                world_bytes(worlds[i], federations[i], task, len(casts[i].clients(place)))
+                world_bytes(worlds[i], federations[i], task, len(casts[i].clients(place)), schedules[i].slots)
                 for place, task in enumerate(casts[i].tasks)
             )
             for i in ids
@@ -338,59 +354,80 @@ def stacks(
         if len(parts) > 1 and notice:
             notice(f"too little memory for all {len(ids)} worlds at once, so in {len(parts)} parts")
         for part in parts:
-            some = [(ids[k], worlds[ids[k]], federations[ids[k]], casts[ids[k]]) for k in part]
+            some = [
+                _Dealt(i, worlds[i], federations[i], casts[i], schedules[i]) for i in (ids[k] for k in part)
+            ]
             lead, *others = (_stack(some, place, device, dtype) for place in range(len(casts[ids[0]].tasks)))
             found.append(dataclasses.replace(lead, others=tuple(others)))
     return found
 
 
+class _Dealt(NamedTuple):
+    """A world with all that it is laid out from."""
+
+    id: int
+    world: World
+    federation: Federation
+    cast: Cast
+    schedule: Schedule
+
+
+def _meeting_key(world: World) -> str:
+    e = world.experiment
+    return f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
+
+
+def _schedules(worlds: Sequence[World]) -> list[Schedule]:
+    """Make the schedules of worlds; those that differ in their method only share one."""
+    made: dict[str, Schedule] = {}
+    found = []
+    for world in worlds:
+        e = world.experiment
+        if (same := f"{_meeting_key(world)} {e.train!r} {e.attack!r}") not in made:
+            made[same] = Schedule.of(e, world.seed)
+        found.append(made[same])
+    return found
+
+
 def _stack(
-    worlds: Sequence[tuple[int, World, Federation, Cast]],
+    worlds: Sequence[_Dealt],
     place: int,
     device: torch.device,
     dtype: torch.dtype,
 ) -> Stack:
     """Stack the clients of some worlds that have the architecture of this place."""
-    alike: dict[Any, list[tuple[int, World, Federation, Cast, Algorithm]]] = {}
-    for i, world, federation, cast in worlds:
-        algorithm = world.algorithm
+    alike: dict[Any, list[tuple[_Dealt, Algorithm]]] = {}
+    for dealt in worlds:
+        world, algorithm = dealt.world, dealt.world.algorithm
         # Those with the default local step come first: they can take that step together.
         own_step = type(algorithm).local is not Algorithm.local
         options, precision = repr(_options(algorithm, numbers=False)), world.experiment.exchange.precision
         key = (own_step, type(algorithm), options, _attack(world), precision)
-        alike.setdefault(key, []).append((i, world, federation, cast, algorithm))
+        alike.setdefault(key, []).append((dealt, algorithm))
     groups: list[AlgorithmGroup] = []
-    schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
     at = 0
     for _, items in sorted(alike.items(), key=lambda item: item[0][0]):
         members, first = [], at
-        for i, world, federation, cast, algorithm in items:
-            e, numbers = world.experiment, cast.clients(place)
-            meeting_key = f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
-            same = f"{meeting_key} {e.train!r} {e.attack!r}"
-            if same not in schedules:
-                schedules[same] = Schedule.of(e, world.seed)
+        for (i, world, federation, cast, schedule), algorithm in items:
+            numbers = cast.clients(place)
             clients = slice(at, at + len(numbers))
             own = federation if len(cast.tasks) == 1 else federation.of(numbers)
-            members.append(
-                WorldSlot(
-                    *(i, world, algorithm, own, schedules[same], clients, meeting_key, numbers),
-                    recorded(e.data.clients, world.seed),
-                )
-            )
+            meeting_key, kept = _meeting_key(world), recorded(world.experiment.data.clients, world.seed)
+            members.append(WorldSlot(i, world, algorithm, own, schedule, clients, meeting_key, numbers, kept))
             at = clients.stop
+        lead, algorithm = items[0]
         groups.append(
             AlgorithmGroup(
-                items[0][4],
+                algorithm,
                 _vectors(members, device, dtype),
                 tuple(members),
                 slice(first, at),
-                _attack(items[0][1]),
+                _attack(lead.world),
                 torch.cat([m.world.attackers[m.numbers] for m in members]),
-                items[0][1].experiment.exchange.precision,
+                lead.world.experiment.exchange.precision,
             )
         )
-    return Stack(worlds[0][3].tasks[place], tuple(groups), device, dtype)
+    return Stack(worlds[0].cast.tasks[place], tuple(groups), device, dtype)
 
 
 def _attack(world: World) -> Attack | None:
@@ -424,6 +461,12 @@ def _proxies(parts: Sequence[FirstTensors]) -> FirstTensors:
     """Concatenate the parameters and the buffers of proxies on the axis of clients."""
     params, buffers = ({k: _end_to_end([p[i][k] for p in parts]) for k in parts[0][i]} for i in (0, 1))
     return params, buffers
+
+
+def _row_slots(group: AlgorithmGroup, state: State) -> RowSlots | None:
+    """Lay out the slots of a group's rows."""
+    slots = [(m.schedule.slots, m.schedule.clients) for m in group.members]
+    return RowSlots.of([m.numbers for m in group.members], slots, state)
 
 
 def _apart(tensors: Tensors) -> Tensors:

@@ -15,6 +15,7 @@ from coterie.core.sampling import context, first_proxy, first_row
 from coterie.core.tasks.task import Task
 from coterie.core.types import Start, State
 from coterie.core.validation import ValidatingAlgorithm
+from coterie.engine.row_slots import SLOT_BYTES
 from coterie.experiment import World
 
 __all__ = ["check_clients_fit", "chunk_size", "models_carried", "nbytes", "split_to_fit", "world_bytes"]
@@ -62,24 +63,29 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
     )
 
 
-def world_bytes(world: World, federation: Federation, task: Task, count: int) -> int:
-    """Count the bytes of so many of a world's clients: states, gradients, mini-batches, probes."""
-    clients, e = world.experiment.data.clients, world.experiment
-    state = _first_state(world, task)
+def world_bytes(world: World, federation: Federation, task: Task, count: int, slots: int) -> int:
+    """Count the bytes of so many of a world's clients: states, gradients, mini-batches, probes.
+
+    `slots`: entries of a client's rows.
+    """
+    e = world.experiment
+    state = _first_state(world, task, slots)
     number = next(iter(state.params.values())).element_size()
     samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
     each = number * samples * federation.pool[0].numel()
     each += (COPIES - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
-    each += max(number * clients, sum(map(nbytes, state[3:])))  # all begin with a row of W
+    each += max(number * slots, sum(map(nbytes, state[3:])))  # all begin with a row of W
+    if state.rows and slots < e.data.clients:
+        each += SLOT_BYTES * slots
     if world.algorithm.feeds_back:
         each += sum(map(nbytes, state[:2]))
     return count * each
 
 
-def _first_state(world: World, task: Task) -> State:
+def _first_state(world: World, task: Task, slots: int) -> State:
     """Make the state of one client of a world."""
     label, (params, buffers) = f"methods.{world.label}", task.given()
-    row = first_row(0, world.experiment.data.clients, next(iter(params.values())).dtype)
+    row = first_row(0, slots, next(iter(params.values())).dtype)
     ctx = context("init", world.seed, 0, 0, last=0, every=1)
     with user_code(f"{label}: init failed"):
         algorithm = ValidatingAlgorithm(inner=world.algorithm, its=label)

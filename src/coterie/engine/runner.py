@@ -50,7 +50,7 @@ def simulate(
     run, saved; where it gives a reason, the worlds of that stack are finished early.
     """
     fingerprint, data, all_stacks = plan.experiment.fingerprint(), plan.data_hash(), plan.stacks
-    first, saved = _last_checkpoint(sink.path, len(all_stacks), fingerprint, data) if resume else (0, None)
+    first, saved = _last_checkpoint(sink.path, all_stacks, fingerprint, data) if resume else (0, None)
     sink.truncate_to(saved.mark if saved else {})
     facts = plan.experiment.task_kind.facts(plan.experiment.task.name)
     sink.describe(*described(plan.worlds, plan.federations), facts)
@@ -74,7 +74,13 @@ def simulate(
 
         def save(simulator: Simulator | MixedSimulator = simulator, number: int = number) -> None:
             moment = Checkpoint(
-                fingerprint, data, number, simulator.t, sink.checkpoint_offsets(), simulator.tensors()
+                fingerprint,
+                data,
+                number,
+                simulator.t,
+                sink.checkpoint_offsets(),
+                simulator.tensors(),
+                simulator.stack.large,
             )
             checkpoint.save(_path(sink.path, number), moment)
 
@@ -213,9 +219,11 @@ def _path(folder: Path, stack: int) -> Path:
     return folder / f"checkpoint-{stack}.safetensors"
 
 
-def _last_checkpoint(folder: Path, count: int, fingerprint: str, data: str) -> tuple[int, Checkpoint | None]:
+def _last_checkpoint(
+    folder: Path, stacks: Sequence[Stack], fingerprint: str, data: str
+) -> tuple[int, Checkpoint | None]:
     """Load the newest checkpoint and the number of its stack; stacks before it are finished."""
-    for number in reversed(range(count)):
-        if _path(folder, number).exists():
-            return number, checkpoint.load(_path(folder, number), fingerprint, data)
+    for number, stack in reversed(list(enumerate(stacks))):
+        if (path := _path(folder, number)).exists():
+            return number, checkpoint.load(path, fingerprint, data, stack.large)
     return 0, None

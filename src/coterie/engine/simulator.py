@@ -114,7 +114,7 @@ class Simulator:
         self._rates = LearningRates(stack)
         self._met: Meetings = {}
         self.carried = [
-            models_carried(take_clients(state, 0), m.schedule.clients)
+            models_carried(take_clients(state, 0), m.schedule.slots)
             for group, state in zip(stack.groups, self.clients.parts, strict=True)
             for m in group.members
         ]

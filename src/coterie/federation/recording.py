@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from coterie.core.graph import SMALL
 from coterie.core.streams import Stream
 
 __all__ = ["ALL_UP_TO", "SAMPLE", "recorded"]
 
-ALL_UP_TO = 10_000
-"""Most clients of a world that are all recorded one by one."""
+ALL_UP_TO = SMALL
+"""Most clients of a world that are all recorded one by one: those of a small population."""
 SAMPLE = 1_000
 """Clients that are recorded where there are more: a share of them is known to 1.6 points (one sigma)."""
 

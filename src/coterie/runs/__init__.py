@@ -34,7 +34,7 @@ at that evaluation; `test` counts personal test samples, and `correct` tells whi
 right, client after client: a bit each, eight a byte, the highest first, in base64; where there is no right
 and wrong, `sample_losses` has the loss of each of them instead, a little-endian float32 each, in base64;
 `owned`: the data have owners, who are the clients of every seed.
-Of a world with more than 10,000 clients (`coterie.federation.recording`) a sample of 1,000 is recorded one by
+Of a world with more than 2,048 clients (`coterie.federation.recording`) a sample of 1,000 is recorded one by
 one, drawn for each seed: entries `[M]`, rows of exchanges.jsonl and final models are of those; `format` is 3.
 `quantiles` are at 0, 5, 25, 50, 75, 95 and 100 % (`coterie.engine.population`).
 JSON never holds NaN: what is not finite is null.

@@ -21,9 +21,10 @@ from coterie.engine.exchanges.deliveries import (
     Deliveries,
     Meetings,
     among_sound,
+    counted,
     gradients_taken,
+    in_order,
     messages_sent,
-    reported,
     reports,
     restricted,
     to_neighbours,
@@ -91,7 +92,7 @@ class MixedGroup:
     def of(self, party: int, to: Deliveries) -> tuple[Tensor, Deliveries]:
         """Pick the deliveries to clients of one party, by their places there; senders keep their numbers."""
         mine = (self.architecture[to.reader] == party).nonzero()[:, 0]
-        own = Deliveries(*(column[mine] for column in to))
+        own = to.some(mine)
         return mine, own._replace(reader=self.place[own.reader])
 
     def receivers(self, star: int, to: Deliveries) -> Iterator[Receivers]:
@@ -193,11 +194,7 @@ class Crossings:
             for change in (change for changes, _ in read for change in changes):
                 # Only now: everybody read the models from before.
                 write_clients(change.party.state, change.reader, change.new)
-            found = [row for _, reported_rows in read for row in reported_rows]
-            ids = [m.id for m in mixed.group.members]
-            readers = zip(to.world.tolist(), to.client.tolist(), strict=True)
-            order = {(ids[world], client): i for i, (world, client) in enumerate(readers)}
-            found.sort(key=lambda row: order[row["world"], row["client"]])
+            found = in_order([row for _, reported in read for row in reported], mixed.group, to)
             rows += [{**row, "t": t, "kind": act} for row in found]
         return rows
 
@@ -209,17 +206,15 @@ class Crossings:
         if not (party.room(act) and len(own.reader)):
             return [], []
         ways = zip(mixed.parties, mixed.ways[act][a], strict=True)
-        inbox = sum(other.room(act) for other, way in ways if way is not None)
+        room = sum(other.room(act) for other, way in ways if way is not None)
         changes, infos = [], []
-        for some in chunks(party, len(own.reader), inbox * own.sender.shape[1]):
-            part = Deliveries(*(column[some] for column in own))
+        for part in chunks(party, party.placed(own, t), room):
             new, info = self._batch(mixed, a, part, act, t)
             if act == "mix" and party.group.algorithm.feeds_back:
                 info = send_back(party, part, info, t, mixed.receivers(a, part))
             changes.append(Change(party, party.stack.to_device(part.reader), new))
-            infos.append(info)
-        info = reported({k: torch.cat([i[k] for i in infos]) for k in infos[0]})
-        return changes, list(reports(party.group, own, info))
+            infos.append((part, info))
+        return changes, [row for part, info in infos for row in reports(party.group, part, info)]
 
     def _batch(self, mixed: MixedGroup, a: int, to: Deliveries, act: Act, t: int) -> tuple[State, Info]:
         """Gather what R readers of architecture a hear from each architecture, and let them read."""
@@ -277,6 +272,6 @@ def _crossing_gradients(mixed: MixedGroup, meeting: Meeting, architecture: Tenso
         for act, rows in mixed.ways.items()
     }
     star, neighbour = architecture[meeting.star, None], architecture[meeting.neighbour]
-    heard = (meeting.heard & foreign["mix"][star, neighbour]).sum(dim=1).tolist()
-    told = (meeting.told & algorithm.listens & foreign["adopt"][neighbour, star]).sum(dim=1).tolist()
-    return sum(algorithm.crossing_gradients(h, n) for h, n in zip(heard, told, strict=True))
+    heard = meeting.heard & foreign["mix"][star, neighbour]
+    told = meeting.told & algorithm.listens & foreign["adopt"][neighbour, star]
+    return sum(algorithm.crossing_gradients(*star) * often for star, often in counted(heard, told))

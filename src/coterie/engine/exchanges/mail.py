@@ -16,6 +16,7 @@ from coterie.core.types import Context, Foreign, Inbox, Info, Message, Probe, St
 from coterie.engine.exchanges.deliveries import Act, Deliveries
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.engine.memory_budget import nbytes
+from coterie.engine.row_slots import RowSlots
 
 __all__ = ["Mail", "Party", "rows_of"]
 
@@ -57,8 +58,10 @@ class Mail(NamedTuple):
 class Party:
     """The clients of one group in one stack; `who` names them by their places in the group."""
 
-    def __init__(self, stack: Stack, group: AlgorithmGroup, state: State) -> None:
-        self.stack, self.group, self.state = stack, group, state
+    def __init__(
+        self, stack: Stack, group: AlgorithmGroup, state: State, slots: RowSlots | None = None
+    ) -> None:
+        self.stack, self.group, self.state, self._slots = stack, group, state, slots
         self.mail = _mail(stack, group, state)
         n, offers = len(group.attacker), self.mail.offers if group.algorithm.feeds_back else {}
         self.feedback_received: Message = {k: m.new_zeros(n, *m.shape[1:]) for k, m in offers.items()}
@@ -121,6 +124,13 @@ class Party:
         """Look up the feedback that R readers have got, of one sender each."""
         messages = rows_of(self.feedback_received, self.stack.to_device(to.reader))
         return to._replace(heard=to.heard & self.given[to.reader, None]), messages
+
+    def placed(self, to: Deliveries, t: int) -> Deliveries:
+        """Look up the slots of those who are heard at t, and give out those that readers have not yet."""
+        if self._slots is None:
+            return to
+        number, heard, reader = (self.stack.to_device(part) for part in (to.number, to.heard, to.reader))
+        return to._replace(slot=self._slots.find(self.state.rows, reader, number, heard, t))
 
     def probe(self, who: Tensor, t: int | Tensor) -> Probe:
         """Gather the probes of some readers `[R]`."""
