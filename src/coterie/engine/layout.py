@@ -198,11 +198,13 @@ class Stack:
         """Make every client's state before the first iteration."""
         width = max(m.schedule.slots for m in self.members)
         first = cache(partial(first_model, self.task))  # worlds of one seed begin with the same
-        states = []
-        for group in self.groups:
+
+        def begun(group: AlgorithmGroup) -> State:
             starts, ctx = self._starts(group, width, first), self.context("init", 0, group.clients)
-            states.append(group.vmapped(self.task, "init")(group.hyper, starts, ctx))
-        return Clients.of(self.groups, states)
+            state: State = group.vmapped(self.task, "init")(group.hyper, starts, ctx)
+            return state
+
+        return Clients.of(self.groups, begun)
 
     def _starts(self, group: AlgorithmGroup, width: int, first: FirstModel) -> Start:
         """Make what all clients of a group begin with."""
@@ -271,13 +273,26 @@ class Clients:
     """Whose entries the rows of each group hold; None: number 3 in its world is in slot 3"""
 
     @classmethod
-    def of(cls, groups: Sequence[AlgorithmGroup], states: Sequence[State]) -> Clients:
-        params = {k: _end_to_end([s.params[k] for s in states]) for k in states[0].params}
-        buffers, optim = ({k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in (1, 2))
-        whole = State(params, buffers, optim, {}, {})
+    def of(cls, groups: Sequence[AlgorithmGroup], begun: Callable[[AlgorithmGroup], State]) -> Clients:
+        """Lay out what each group begins with, one after the other, for it may be most of the memory."""
+        whole, own = State({}, {}, {}, {}, {}), []
+        for group in groups:
+            state = begun(group)
+            own.append({"memory": _apart(state.memory), "rows": _apart(state.rows)})
+            state = state._replace(memory={}, rows={})
+            if len(groups) == 1:  # the only one is not copied, but for a tensor under two names
+                whole = state._replace(
+                    params={k: v.contiguous() for k, v in state.params.items()},
+                    buffers=_apart(state.buffers),
+                    optim=_apart(state.optim),
+                )
+            else:
+                if not whole.params:
+                    whole = State(*(_room(part, groups[-1].clients.stop) for part in state))
+                write_clients(whole, group.clients, state)
+            del state
         parts = tuple(
-            take_clients(whole, g.clients)._replace(memory=_apart(s.memory), rows=_apart(s.rows))
-            for g, s in zip(groups, states, strict=True)
+            take_clients(whole, g.clients)._replace(**its) for g, its in zip(groups, own, strict=True)
         )
         return cls(whole, parts, tuple(_row_slots(g, part) for g, part in zip(groups, parts, strict=True)))
 
@@ -345,7 +360,9 @@ def stacks(
     for ids in together.values():
         needs = [
             sum(
-                world_bytes(worlds[i], federations[i], task, len(casts[i].clients(place)), schedules[i].slots)
+                world_bytes(
+                    worlds[i], federations[i], task, len(casts[i].clients(place)), schedules[i].slots, device
+                )
                 for place, task in enumerate(casts[i].tasks)
             )
             for i in ids
@@ -467,6 +484,11 @@ def _row_slots(group: AlgorithmGroup, state: State) -> RowSlots | None:
     """Lay out the slots of a group's rows."""
     slots = [(m.schedule.slots, m.schedule.clients) for m in group.members]
     return RowSlots.of([m.numbers for m in group.members], slots, state)
+
+
+def _room(tensors: Tensors, clients: int) -> Tensors:
+    """Make room for the tensors of so many clients."""
+    return {k: v.new_empty(clients, *v.shape[1:]) for k, v in tensors.items()}
 
 
 def _apart(tensors: Tensors) -> Tensors:

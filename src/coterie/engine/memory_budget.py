@@ -23,7 +23,9 @@ __all__ = ["check_clients_fit", "chunk_size", "models_carried", "nbytes", "split
 BYTES_PER_CLIENT = 500
 """Bytes that dealing takes for each client, whatever the client gets."""
 COPIES = 3
-"""A model, its gradient, and the model after the step."""
+"""On a GPU: a model, its gradient, and the model after the step."""
+COPIES_ON_CPU = 2
+"""A model, and the one it is laid out from: only the few clients of a block have gradients at a time."""
 MODEL_SHARE = 0.8
 """Share of the memory for models; the rest is for data and temporary tensors."""
 TEMPORARY_BYTES = 256 << 20
@@ -63,17 +65,21 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
     )
 
 
-def world_bytes(world: World, federation: Federation, task: Task, count: int, slots: int) -> int:
-    """Count the bytes of so many of a world's clients: states, gradients, mini-batches, probes.
+def world_bytes(
+    world: World, federation: Federation, task: Task, count: int, slots: int, device: torch.device
+) -> int:
+    """Count the bytes of so many of a world's clients: states and, on a GPU, gradients, mini-batches, probes.
 
     `slots`: entries of a client's rows.
     """
     e = world.experiment
     state = _first_state(world, task, slots)
     number = next(iter(state.params.values())).element_size()
-    samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
-    each = number * samples * federation.pool[0].numel()
-    each += (COPIES - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
+    each = (COPIES_ON_CPU - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
+    if device.type != "cpu":
+        samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
+        each += number * samples * federation.pool[0].numel()
+        each += (COPIES - COPIES_ON_CPU) * nbytes(state.params)
     each += max(number * slots, sum(map(nbytes, state[3:])))  # all begin with a row of W
     if state.rows and slots < e.data.clients:
         each += SLOT_BYTES * slots

@@ -30,7 +30,7 @@ def grouped(shown: Grouping, world: WorldMetrics) -> dict[str, Any]:
     """Give what stays the same while the slider moves."""
     g, numbers = len(shown.names), world.roster.numbers
     of = shown.of(numbers)
-    angle = 2 * np.pi * np.arange(g) / g - np.pi / 2
+    angle = 2 * np.pi * np.arange(g) / g - 0.75 * np.pi
     every = list(range(g))
     return {
         "by": shown.by,
