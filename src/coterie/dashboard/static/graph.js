@@ -62,6 +62,7 @@ export async function graph(source, query, remember) {
 
   async function load() {
     world = await source.get("graph", { method: state.method, seed: state.seed });
+    if (world.recorded && !chosen) state.client = world.first;
     if (!world.worlds.length || !world.weighed) {
       put(
         node,
@@ -89,7 +90,6 @@ export async function graph(source, query, remember) {
         detail,
       );
       frame = { t: undefined };
-      if (!chosen) state.client = world.first;
       await explain(wanted);
       return;
     }
@@ -97,7 +97,6 @@ export async function graph(source, query, remember) {
     if (!(state.order in world.orders))
       state.order = world.by ? "number" : groups.length > 1 && world.orders.group ? "group" : "cluster";
     if (!world.by) state.client = Math.min(state.client, world.clients - 1);
-    else if (!chosen) state.client = world.members.flat()[0];
     slider.max = world.times.length - 1;
     if (!node.contains(heat.node)) build();
     put(

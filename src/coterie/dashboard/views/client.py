@@ -30,7 +30,8 @@ def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     tracks = folder.tracks(0.4 * PATIENCE)
     world = folder.world(query)
     roster = world.roster
-    client = int(number(query, "client", high=2**31) or roster.numbers[0])
+    asked = number(query, "client", high=2**31)
+    client = int(roster.numbers[0] if asked is None else asked)
     place = roster.place(client, folder.run.path)
     history, complete = folder.history(world, 0.4 * PATIENCE)
     t = number(query, "t")

@@ -60,10 +60,11 @@ def graph(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "exchanges": len(history.moments.t),
         "weighed": bool(len(history.until(None).t)),
         "recorded": world.roster.said() if world.roster.sampled else None,
+        "first": int(world.roster.numbers[0]),
     }
     if many:
         # Where nothing groups the clients, they can still be looked at one by one.
-        return said | ({"first": int(world.roster.numbers[0])} if shown is None else grouped(shown, world))
+        return said | ({} if shown is None else grouped(shown, world))
     return {
         **said,
         "clients": len(world.group),
