@@ -20,8 +20,8 @@ from coterie.experiment import World
 
 __all__ = ["check_clients_fit", "chunk_size", "models_carried", "nbytes", "split_to_fit", "world_bytes"]
 
-BYTES_PER_CLIENT = 500
-"""Bytes that dealing takes for each client, whatever the client gets."""
+BYTES_PER_CLIENT = 1000
+"""Bytes that dealing takes for each client, whatever the client gets, about."""
 COPIES = 3
 """On a GPU: a model, its gradient, and the model after the step."""
 COPIES_ON_CPU = 2
@@ -57,11 +57,13 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
     """Refuse so many clients that the numbers of their samples alone do not fit."""
     federations = {(w.seed, w.experiment.data.model_dump_json()): w.experiment for w in worlds}
     need = sum(e.data.clients * (BYTES_PER_CLIENT + 16 * e.evaluate.uniform) for e in federations.values())
+    clients, have = sum(e.data.clients for e in federations.values()), _memory(torch.device("cpu"))
     _refuse_above(
         need,
-        _memory(torch.device("cpu")),
-        f"{sum(e.data.clients for e in federations.values()):,} clients and their samples",
-        "use a smaller data.clients or evaluate.uniform, or fewer seeds",
+        have,
+        f"{clients:,} clients and their samples",
+        f"about {clients * have // max(1, need):,} fit here without models; use a smaller data.clients or "
+        "evaluate.uniform, or fewer seeds",
     )
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
+from coterie.core.graph import SMALL
 from coterie.core.models.batching import batched_or_alone
 from coterie.core.models.model_factory import acquainted, build_task, with_proxy
 from coterie.core.tasks.task import Alone, Task
@@ -33,6 +34,8 @@ from coterie.storage.weights import ENDING, initial_weights
 
 __all__ = ["Plan", "choose_execution", "prepare", "tf32"]
 
+SHARED = 100
+"""Clients that hold a sample on average from which this is said."""
 WORTH_COMPILING = 2e10
 """Parameters x local steps x clients from which compiling wins more time than it takes."""
 
@@ -73,6 +76,8 @@ class Plan(NamedTuple):
             elif text := member.algorithm.unused_options(schedule.last):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
             found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
+            if not member.algorithm.pools:
+                found += _shared(member.federation)
         return list(dict.fromkeys(found))
 
 
@@ -102,6 +107,20 @@ def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
             yield f"samples are drawn again: {key} = {size}, but no client has over {samples}{less}"
 
 
+def _shared(federation: Federation) -> Iterator[str]:
+    """Say so where very many clients share each sample."""
+    index = federation.train.index
+    if len(index) < SHARED:  # quick, since it is asked of each world
+        return
+    samples = int((index.bincount() > 0).sum())
+    if len(index) >= SHARED * samples:
+        yield (
+            f"each of the {samples:,} training samples is held by {len(index) // samples:,} of the "
+            f"{len(federation.train.count):,} clients on average (data.overlap = true): what comes out is "
+            "how methods do in a large network, not on a large population"
+        )
+
+
 def prepare(
     experiment: Experiment,
     root: Path | None = None,
@@ -116,7 +135,8 @@ def prepare(
     """
     device, dtype = _device(experiment.device), getattr(torch, experiment.dtype)
     if progress:
-        progress.stage("dealing the data")
+        most = max(w.experiment.data.clients for w in worlds or experiment.worlds())
+        progress.stage("dealing the data" + (f" to {most:,} clients" if most > SMALL else ""))
     worlds = list(experiment.worlds() if worlds is None else worlds)
     check_clients_fit(worlds)
     dealer = Dealer(root)

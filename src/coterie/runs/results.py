@@ -90,7 +90,7 @@ def caption(summary: Mapping[str, Any]) -> str:
     seeds, clients, missing = len(summary["seeds"]), summary["clients"], summary.get("missing", [])
     runs = "one seed" if seeds == 1 else f"{seeds} seeds (± is the standard deviation over the seeds)"
     there = clients - sum(one["t"] < summary["t"] for one in missing)
-    honest = f"{clients} clients" if there == clients else f"{there} of {clients} clients"
+    honest = f"{clients:,} clients" if there == clients else f"{there:,} of {clients:,} clients"
     honest = f"the honest of {honest}" if summary["attackers"] else honest
     task = TaskFacts.of(summary)
     said = f"{_measure(task)}, mean over {honest} and {runs}. {_kinds(task)}"
