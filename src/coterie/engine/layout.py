@@ -37,6 +37,7 @@ from coterie.engine.batches import StackedData
 from coterie.engine.memory_budget import device_memory, split_to_fit, world_bytes
 from coterie.engine.row_slots import RowSlots
 from coterie.experiment import Experiment, World
+from coterie.federation import recorded
 from coterie.schedule import Schedule
 
 __all__ = [
@@ -73,11 +74,18 @@ class WorldSlot(NamedTuple):
     """Cache key: worlds of a stack with the same key draw the same meetings."""
     numbers: Tensor
     """`[m]` int64: the clients' numbers in their world: all, or those of the stack's architecture."""
+    recorded: Tensor
+    """`[M]` bool: the clients of the whole world that are recorded one by one."""
 
     @property
     def size(self) -> int:
         """m, the clients that are in this stack."""
         return len(self.numbers)
+
+    @property
+    def sampled(self) -> bool:
+        """True if only a sample of the world's clients is recorded one by one."""
+        return not bool(self.recorded.all())
 
 
 class AlgorithmGroup(NamedTuple):
@@ -145,7 +153,7 @@ class Stack:
             m.world.experiment.exchange.holdout if m.algorithm.holds_out else 0.0 for m in self.members
         ]
         probe = self.experiment.exchange.probe
-        numbers = torch.cat([m.numbers for m in self.members]).tolist()
+        numbers = torch.cat([m.numbers for m in self.members])
         return StackedData.of(
             federations, seeds, probe, self.device, self.dtype, holdouts=holdouts, numbers=numbers
         )
@@ -200,11 +208,13 @@ class Stack:
         """Make every client's state before the first iteration."""
         width = max(m.schedule.slots for m in self.members)
         first = cache(partial(first_model, self.task))  # worlds of one seed begin with the same
-        states = []
-        for group in self.groups:
+
+        def begun(group: AlgorithmGroup) -> State:
             starts, ctx = self._starts(group, width, first), self.context("init", 0, group.clients)
-            states.append(group.vmapped(self.task, "init")(group.hyper, starts, ctx))
-        return Clients.of(self.groups, states)
+            state: State = group.vmapped(self.task, "init")(group.hyper, starts, ctx)
+            return state
+
+        return Clients.of(self.groups, begun)
 
     def _starts(self, group: AlgorithmGroup, width: int, first: FirstModel) -> Start:
         """Make what all clients of a group begin with."""
@@ -273,13 +283,26 @@ class Clients:
     """Whose entries the rows of each group hold; None: number 3 in its world is in slot 3"""
 
     @classmethod
-    def of(cls, groups: Sequence[AlgorithmGroup], states: Sequence[State]) -> Clients:
-        params = {k: _end_to_end([s.params[k] for s in states]) for k in states[0].params}
-        buffers, optim = ({k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in (1, 2))
-        whole = State(params, buffers, optim, {}, {})
+    def of(cls, groups: Sequence[AlgorithmGroup], begun: Callable[[AlgorithmGroup], State]) -> Clients:
+        """Lay out what each group begins with, one after the other, for it may be most of the memory."""
+        whole, own = State({}, {}, {}, {}, {}), []
+        for group in groups:
+            state = begun(group)
+            own.append({"memory": _apart(state.memory), "rows": _apart(state.rows)})
+            state = state._replace(memory={}, rows={})
+            if len(groups) == 1:  # the only one is not copied, but for a tensor under two names
+                whole = state._replace(
+                    params={k: v.contiguous() for k, v in state.params.items()},
+                    buffers=_apart(state.buffers),
+                    optim=_apart(state.optim),
+                )
+            else:
+                if not whole.params:
+                    whole = State(*(_room(part, groups[-1].clients.stop) for part in state))
+                write_clients(whole, group.clients, state)
+            del state
         parts = tuple(
-            take_clients(whole, g.clients)._replace(memory=_apart(s.memory), rows=_apart(s.rows))
-            for g, s in zip(groups, states, strict=True)
+            take_clients(whole, g.clients)._replace(**its) for g, its in zip(groups, own, strict=True)
         )
         return cls(whole, parts, tuple(_row_slots(g, part) for g, part in zip(groups, parts, strict=True)))
 
@@ -361,7 +384,7 @@ def stacks(
     for ids in together.values():
         needs = [
             sum(
-                world_bytes(worlds[i], federations[i], task, casts[i].most(place), schedules[i].slots)
+                world_bytes(worlds[i], federations[i], task, casts[i].most(place), schedules[i].slots, device)
                 for place, task in enumerate(casts[i].tasks)
             )
             for i in ids
@@ -429,8 +452,8 @@ def _stack(
             numbers = cast.clients(place)
             clients = slice(at, at + len(numbers))
             own = federation if len(numbers) == world.experiment.data.clients else federation.of(numbers)
-            meeting_key = _meeting_key(world)
-            members.append(WorldSlot(i, world, algorithm, own, schedule, clients, meeting_key, numbers))
+            meeting_key, kept = _meeting_key(world), recorded(world.experiment.data.clients, world.seed)
+            members.append(WorldSlot(i, world, algorithm, own, schedule, clients, meeting_key, numbers, kept))
             at = clients.stop
         lead, algorithm = items[0]
         groups.append(
@@ -484,6 +507,11 @@ def _row_slots(group: AlgorithmGroup, state: State) -> RowSlots | None:
     """Lay out the slots of a group's rows."""
     slots = [(m.schedule.slots, m.schedule.clients) for m in group.members]
     return RowSlots.of([m.numbers for m in group.members], slots, state)
+
+
+def _room(tensors: Tensors, clients: int) -> Tensors:
+    """Make room for the tensors of so many clients."""
+    return {k: v.new_empty(clients, *v.shape[1:]) for k, v in tensors.items()}
 
 
 def _apart(tensors: Tensors) -> Tensors:

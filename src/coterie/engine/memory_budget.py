@@ -28,10 +28,12 @@ __all__ = [
     "world_bytes",
 ]
 
-BYTES_PER_CLIENT = 500
-"""Bytes that dealing takes for each client, whatever the client gets."""
+BYTES_PER_CLIENT = 1000
+"""Bytes that dealing takes for each client, whatever the client gets, about."""
 COPIES = 3
-"""A model, its gradient, and the model after the step."""
+"""On a GPU: a model, its gradient, and the model after the step."""
+COPIES_ON_CPU = 2
+"""A model, and the one it is laid out from: only the few clients of a block have gradients at a time."""
 MODEL_SHARE = 0.8
 """Share of the memory for models; the rest is for data and temporary tensors."""
 TEMPORARY_BYTES = 256 << 20
@@ -63,25 +65,31 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
     """Refuse so many clients that the numbers of their samples alone do not fit."""
     federations = {(w.seed, w.experiment.data.model_dump_json()): w.experiment for w in worlds}
     need = sum(e.data.clients * (BYTES_PER_CLIENT + 16 * e.evaluate.uniform) for e in federations.values())
+    clients, have = sum(e.data.clients for e in federations.values()), device_memory(torch.device("cpu"))
     _refuse_above(
         need,
-        device_memory(torch.device("cpu")),
-        f"{sum(e.data.clients for e in federations.values()):,} clients and their samples",
-        "use a smaller data.clients or evaluate.uniform, or fewer seeds",
+        have,
+        f"{clients:,} clients and their samples",
+        f"about {clients * have // max(1, need):,} fit here without models; use a smaller data.clients or "
+        "evaluate.uniform, or fewer seeds",
     )
 
 
-def world_bytes(world: World, federation: Federation, task: Task, count: int, slots: int) -> int:
-    """Count the bytes of so many of a world's clients: states, gradients, mini-batches, probes.
+def world_bytes(
+    world: World, federation: Federation, task: Task, count: int, slots: int, device: torch.device
+) -> int:
+    """Count the bytes of so many of a world's clients: states and, on a GPU, gradients, mini-batches, probes.
 
     `slots`: entries of a client's rows.
     """
     e = world.experiment
     state = _first_state(world, task, slots)
     number = next(iter(state.params.values())).element_size()
-    samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
-    each = number * samples * federation.pool[0].numel()
-    each += (COPIES - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
+    each = (COPIES_ON_CPU - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
+    if device.type != "cpu":
+        samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
+        each += number * samples * federation.pool[0].numel()
+        each += (COPIES - COPIES_ON_CPU) * nbytes(state.params)
     each += max(number * slots, sum(map(nbytes, state[3:])))  # all begin with a row of W
     if state.rows and slots < e.data.clients:
         each += SLOT_BYTES * slots

@@ -19,7 +19,7 @@ from coterie.engine.exchanges.deliveries import Act, Meetings
 from coterie.engine.exchanges.post import Local, Post
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack, WorldSlot
-from coterie.engine.simulator import PER_SAMPLE, Simulator, packed, restore_tensors
+from coterie.engine.simulator import PER_SAMPLE, Simulator, restore_tensors, written
 from coterie.engine.sinks import Progress
 
 __all__ = ["MixedSimulator", "Part", "simulator_of", "together"]
@@ -111,7 +111,7 @@ class MixedSimulator:
             row = together(found, list(map(Part.of, members)))
             row["bytes"] += int(self.bytes[i])
             row["gradients"] += int(self.exchange_gradients[i])
-            rows.append(row)
+            rows.append(written(row, self.stack.task.kind))
         return rows
 
     def last(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -119,7 +119,7 @@ class MixedSimulator:
         verdicts = zip(*(part.verdicts() for part in self.parts), strict=True)
         slots = zip(*(part.stack.members for part in self.parts), strict=True)
         return [
-            {**row, **together(found, list(map(Part.of, members)))}
+            {**row, **written(together(found, list(map(Part.of, members))), self.stack.task.kind)}
             for row, found, members in zip(rows, verdicts, slots, strict=True)
         ]
 
@@ -135,20 +135,23 @@ class MixedSimulator:
 class Part(NamedTuple):
     """Some clients of a world, as rows name them."""
 
+    size: int
+    """So many they are."""
     numbers: Tensor
-    """`[m]` int64: in their world"""
+    """`[m]` int64: those of them that are recorded, in their world"""
     tests: Tensor
-    """`[m]` int64: personal test samples of each"""
+    """`[m]` int64: personal test samples of each of these"""
 
     @classmethod
     def of(cls, slot: WorldSlot) -> Part:
-        return cls(slot.numbers, slot.federation.personal.count)
+        some = slot.recorded[slot.numbers]
+        return cls(slot.size, slot.numbers[some], slot.federation.personal.count[some])
 
 
 def together(rows: Sequence[dict[str, Any]], parts: Sequence[Part]) -> dict[str, Any]:
     """Make one row of a world of those of its parts, lists in the order of its clients."""
-    numbers = torch.cat([part.numbers for part in parts])
-    order, clients = numbers.argsort().tolist(), len(numbers)
+    order = torch.cat([part.numbers for part in parts]).argsort().tolist()
+    clients = sum(part.size for part in parts)
     row: dict[str, Any] = {}
     for key, first in rows[0].items():
         values = [one[key] for one in rows]
@@ -157,11 +160,13 @@ def together(rows: Sequence[dict[str, Any]], parts: Sequence[Part]) -> dict[str,
         elif key == "diverged":
             row[key] = sorted(chain(*values))
         elif key == "models_carried":
-            row[key] = sum(v * len(p.numbers) for v, p in zip(values, parts, strict=True)) / clients
+            row[key] = sum(v * p.size for v, p in zip(values, parts, strict=True)) / clients
         elif key in PER_SAMPLE:
             counts = torch.cat([part.tests for part in parts])
             samples = torch.split(torch.cat(values), counts.tolist())
-            row[key] = packed(torch.cat([samples[i] for i in order]))
+            row[key] = torch.cat([samples[i] for i in order])
+        elif key == "all":
+            row[key] = {k: torch.cat([one[k] for one in values]) for k in first}
         elif isinstance(first, list):
             every = list(chain(*values))
             row[key] = [every[i] for i in order]

@@ -8,14 +8,17 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
+from coterie.core.graph import SMALL
 from coterie.core.models.batching import batched_or_alone
 from coterie.core.models.model_factory import acquainted, build_task, with_proxy
 from coterie.core.tasks.task import Alone, Task
@@ -32,6 +35,8 @@ from coterie.storage.weights import ENDING, initial_weights
 
 __all__ = ["Plan", "choose_execution", "prepare", "tf32"]
 
+SHARED = 100
+"""Clients that hold a sample on average from which this is said."""
 WORTH_COMPILING = 2e10
 """Parameters x local steps x clients from which compiling wins more time than it takes."""
 
@@ -50,11 +55,11 @@ class Plan(NamedTuple):
         """Hash all samples, as the clients have and name them."""
         digest = hashlib.sha256()
         for pool in {id(f.pool): f.pool for f in self.federations}.values():
-            digest.update(pool.numpy().tobytes())
+            digest.update(pool.contiguous().numpy().data)
         for federation in self.federations:
             for split in (federation.train, federation.validation, federation.personal, federation.uniform):
                 for part in (split.index, split.label, split.count):
-                    digest.update(part.numpy().tobytes())
+                    digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()[:16]
 
     def notices(self) -> list[str]:
@@ -72,6 +77,8 @@ class Plan(NamedTuple):
             elif text := member.algorithm.unused_options(schedule.last):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
             found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
+            if not member.algorithm.pools:
+                found += _shared(member.federation)
         return list(dict.fromkeys(found))
 
 
@@ -101,6 +108,20 @@ def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
             yield f"samples are drawn again: {key} = {size}, but no client has over {samples}{less}"
 
 
+def _shared(federation: Federation) -> Iterator[str]:
+    """Say so where very many clients share each sample."""
+    index = federation.train.index
+    if len(index) < SHARED:  # quick, since it is asked of each world
+        return
+    samples = int((index.bincount() > 0).sum())
+    if len(index) >= SHARED * samples:
+        yield (
+            f"each of the {samples:,} training samples is held by {len(index) // samples:,} of the "
+            f"{len(federation.train.count):,} clients on average (data.overlap = true): what comes out is "
+            "how methods do in a large network, not on a large population"
+        )
+
+
 def prepare(
     experiment: Experiment,
     root: Path | None = None,
@@ -117,7 +138,8 @@ def prepare(
     """
     device, dtype = _device(ranks.device(experiment.device)), getattr(torch, experiment.dtype)
     if progress:
-        progress.stage("dealing the data")
+        most = max(w.experiment.data.clients for w in worlds or experiment.worlds())
+        progress.stage("dealing the data" + (f" to {most:,} clients" if most > SMALL else ""))
     worlds = list(experiment.worlds() if worlds is None else worlds)
     check_clients_fit(worlds)
     dealer = Dealer(root)
@@ -126,7 +148,7 @@ def prepare(
         federations = _without_tests(federations)
     if progress:
         progress.stage("trying the model")
-    casts = [_shared(cast, ranks) for cast in _casts(worlds, federations, dtype)]
+    casts = [_dealt(cast, ranks) for cast in _casts(worlds, federations, dtype)]
     notice, memory = progress.notice if progress else None, ranks.memory(device)
     found = stacks(worlds, federations, casts, device, dtype, notice, memory)
     for stack in found:
@@ -188,6 +210,7 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
                     weights=initial_weights(init, e.home),
                     freeze=e.train.freeze,
                     samples=(x, y),
+                    by_hand=partial(analytic_model, inputs=inputs),
                 )
             every.append(tasks[key])
         cast = _cast(every, architectures(world, federation))
@@ -206,13 +229,13 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
 
 def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
     """Leave out what nobody has; two entries with the same model are one architecture."""
-    had = list(dict.fromkeys(id(tasks[place]) for place in sorted(set(dealt.tolist()))))
+    had = list(dict.fromkeys(id(tasks[place]) for place in np.unique(dealt.numpy()).tolist()))
     numbers = torch.tensor([had.index(id(task)) if id(task) in had else -1 for task in tasks])
     by_id = {id(task): task for task in tasks}
     return Cast(tuple(by_id[i] for i in had), numbers[dealt])
 
 
-def _shared(cast: Cast, ranks: Ranks) -> Cast:
+def _dealt(cast: Cast, ranks: Ranks) -> Cast:
     """Give this process its share of a world's clients, of each architecture."""
     fewest = min(len(cast.everybody(place)) for place in range(len(cast.tasks)))
     if fewest < ranks.count:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from coterie.core.data import Federation
 from coterie.core.tasks.task import Task
 from coterie.engine import checkpoint, final_models
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.execution import Execution
-from coterie.engine.layout import Stack
+from coterie.engine.layout import Stack, WorldSlot
 from coterie.engine.plan import Plan, choose_execution
 from coterie.engine.ranks import ALONE, AnySimulator, Ranks
 from coterie.engine.sinks import Progress, RunSink, Watcher
 from coterie.experiment import World
-from coterie.federation import architecture_names, architectures
+from coterie.federation import architecture_names, architectures, recorded
 
 __all__ = ["described", "simulate"]
+
+SAVING = 20
+"""A checkpoint is written at most once in so many times as long as writing one takes."""
 
 
 _SAVE, _STOP = 1, 2
@@ -65,7 +70,7 @@ def simulate(
     done = sum(s.iterations for s in all_stacks[:first])
     for number, stack in enumerate(all_stacks[first:], start=first):
         simulator = ranks.simulator(stack, chosen, progress)
-        clock, enough = time.monotonic(), False
+        clock, rest, enough = time.monotonic(), 0.0, False
         size = ranks.total(final_models.model_bytes(stack))
         keeps = size <= most_models
         if progress and most_models and not keeps:
@@ -91,11 +96,14 @@ def simulate(
         kept = simulator.t
         while simulator.t < stack.iterations and not (enough and simulator.settled):
             if simulator.settled:
-                late = ranks.lead and simulator.t > kept and time.monotonic() - clock > checkpoint_every
+                long_ago = time.monotonic() - clock > max(checkpoint_every, rest)
+                late = ranks.lead and simulator.t > kept and long_ago
                 asked = ranks.most(_STOP if stop() else _SAVE * late)
                 if asked:
+                    began = time.monotonic()
                     save()
                     clock, kept = time.monotonic(), simulator.t
+                    rest = SAVING * (clock - began)
                 if asked == _STOP:
                     return False
             before = simulator.stepped
@@ -146,13 +154,24 @@ def _evaluate(
         for row in rows:
             sink.metrics(row)
     if progress:
-        by_name: dict[str, list[float]] = {}
+        by_name: dict[str, list[tuple[float, int]]] = {}
         for row, member in zip(rows, simulator.stack.members, strict=True):
-            honest = (~member.world.attackers).tolist()
-            scores = (a for a, counts in zip(row["personal"], honest, strict=True) if counts and a == a)
-            by_name.setdefault(member.world.name, []).extend(scores)
-        progress.evaluated({name: sum(a) / len(a) for name, a in by_name.items() if a})
+            by_name.setdefault(member.world.name, []).append(_personal(row, member))
+        totals = {name: sum(n for _, n in seeds) for name, seeds in by_name.items()}
+        progress.evaluated(
+            {name: sum(a * n for a, n in by_name[name]) / total for name, total in totals.items() if total}
+        )
     return enough
+
+
+def _personal(row: Mapping[str, Any], member: WorldSlot) -> tuple[float, int]:
+    """Average the personal metric over the honest clients of a world; how many there are."""
+    if "all" in row:
+        found = row["all"]["personal"]
+        return found.get("mean", 0.0), found["clients"]
+    honest = (~member.world.attackers).tolist()
+    scores = [a for a, counts in zip(row["personal"], honest, strict=True) if counts and a == a]
+    return sum(scores) / max(1, len(scores)), len(scores)
 
 
 def described(
@@ -163,40 +182,50 @@ def described(
     described: list[dict[str, Any]] = []
     clients: list[dict[str, Any]] = []
     for world, federation in zip(worlds, federations, strict=True):
-        models = _models(world, federation)
+        kept = recorded(len(federation.group), world.seed)
+        models = _models(world, federation, kept)
         number = numbers.setdefault((id(federation), models), len(numbers))
         if number == len(clients):
-            train, owner = federation.train, torch.arange(len(federation.train.count))
-            classes = federation.classes if world.experiment.task_kind.has_classes else ()
-            labels = torch.zeros(len(owner), len(classes), dtype=torch.int64)
-            if classes:
-                owner = owner.repeat_interleave(train.count)
-                labels.index_put_((owner, train.label), torch.ones_like(owner), accumulate=True)
-            clients.append(
-                {
-                    "seed": world.seed,
-                    "classes": list(classes),
-                    "group": federation.group.tolist(),
-                    "train": train.count.tolist(),
-                    "test": federation.personal.count.tolist(),
-                    "labels": labels.tolist(),
-                    "attackers": world.attackers.nonzero()[:, 0].tolist(),
-                    "owned": federation.owned,
-                    **({"architecture": list(models)} if models else {}),
-                }
-            )
+            clients.append(_clients(world, federation, kept, models))
         facts = {"name": world.name, "label": world.label, "seed": world.seed, "setting": world.setting}
         described.append({**facts, "federation": number})
     return described, clients
 
 
-def _models(world: World, federation: Federation) -> tuple[str, ...]:
-    """Name each client's architecture `[M]`; nothing if all have the same."""
+def _clients(world: World, federation: Federation, kept: Tensor, models: Sequence[str]) -> dict[str, Any]:
+    """Describe the clients of a federation, if only a sample of them is `kept` `[M]`, those."""
+    found: dict[str, Any] = {"seed": world.seed}
+    who = kept.nonzero()[:, 0]
+    if len(who) < len(kept):
+        runs = ((group, len(list(same))) for group, same in itertools.groupby(federation.group.tolist()))
+        found |= {"clients": len(kept), "sample": who.tolist(), "groups": list(runs)}
+        federation = federation.of(who)
+    train, owner = federation.train, torch.arange(len(who))
+    classes = federation.classes if world.experiment.task_kind.has_classes else ()
+    labels = torch.zeros(len(owner), len(classes), dtype=torch.int64)
+    if classes:
+        owner = owner.repeat_interleave(train.count)
+        labels.index_put_((owner, train.label), torch.ones_like(owner), accumulate=True)
+    return {
+        **found,
+        "classes": list(classes),
+        "group": federation.group.tolist(),
+        "train": train.count.tolist(),
+        "test": federation.personal.count.tolist(),
+        "labels": labels.tolist(),
+        "attackers": (world.attackers & kept).nonzero()[:, 0].tolist(),
+        "owned": federation.owned,
+        **({"architecture": list(models)} if models else {}),
+    }
+
+
+def _models(world: World, federation: Federation, kept: Tensor) -> tuple[str, ...]:
+    """Name the architecture of each client that is kept `[S]`; nothing if all have the same."""
     models = world.experiment.architectures
     if len(models) < 2:
         return ()
     names = architecture_names(models)
-    return tuple(names[place] for place in architectures(world, federation).tolist())
+    return tuple(names[place] for place in architectures(world, federation)[kept].tolist())
 
 
 def _path(folder: Path, stack: int) -> Path:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import CheckpointError
+from coterie.core.types import Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.distributed.post import AcrossRanks
 from coterie.engine.distributed.whole import Rows, rows_of_stack
@@ -20,7 +21,7 @@ from coterie.engine.distributed.wire import Wire
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack
 from coterie.engine.mixed import MixedSimulator, Part, together
-from coterie.engine.simulator import PER_SAMPLE, Simulator
+from coterie.engine.simulator import PER_SAMPLE, Simulator, written
 from coterie.engine.sinks import Progress
 
 __all__ = ["SharedSimulator"]
@@ -55,9 +56,7 @@ class SharedSimulator:
         self._notices = Notices()
         self._own = MixedSimulator(stack, choose, self._notices, AcrossRanks(wire))
         self._rows = [rows_of_stack(wire, part.stack) for part in self._own.parts]
-        members = [
-            [_part(m.numbers, m.federation.personal.count) for m in p.stack.members] for p in self.parts
-        ]
+        members = [[_plain_part(Part.of(m)) for m in part.stack.members] for part in self.parts]
         self._members = wire.everyone(members)
         """Of each process, each architecture and each world: the clients, and their test samples."""
         self._share = sum(rows.counts[wire.rank] for rows, _ in self._rows) / sum(
@@ -122,27 +121,38 @@ class SharedSimulator:
         for row, sent, gradients in zip(rows, self._own.bytes, self._own.exchange_gradients, strict=False):
             row["bytes"] += int(sent)
             row["gradients"] += int(gradients)
-        return rows
+        return [written(row, self.stack.task.kind) for row in rows]
 
     def last(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Add to the rows of an evaluation, which is now the last, what came of each personal test sample."""
         verdicts = self._together([list(part.verdicts()) for part in self.parts])
-        return [{**row, **own} for row, own in zip(rows, verdicts, strict=False)]
+        kind = self.stack.task.kind
+        return [{**row, **written(own, kind)} for row, own in zip(rows, verdicts, strict=False)]
 
     def _together(self, own: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
         """Bring rows of each architecture and world to the lead, and make one of each world's."""
+        over_all = [[self._over_all(row.pop("all", {})) for row in rows] for rows in own]
         every = self._wire.gathered([[[_plain(row) for row in rows] for rows in own], self._notices.kept])
         self._notices.kept.clear()
         for _, notices in every:
             for text in notices if self._progress else ():
                 self._progress.notice(text)  # type: ignore[union-attr]
-        return [
-            together(
-                [_tensors(rows[w]) for of_rank, _ in every for rows in of_rank],
-                [Part(*map(torch.tensor, part[w])) for of_rank in self._members for part in of_rank],
-            )
-            for w in range(len(self.stack.members) if every else 0)
-        ]
+        found = []
+        for w in range(len(self.stack.members) if every else 0):
+            parts = [_read_part(part[w]) for of_rank in self._members for part in of_rank]
+            row = together([_tensors(rows[w]) for of_rank, _ in every for rows in of_rank], parts)
+            if columns := [rows[w] for rows in over_all if rows[w]]:
+                row["all"] = {k: torch.cat([one[k] for one in columns]) for k in columns[0]}
+            found.append(row)
+        return found
+
+    def _over_all(self, columns: Tensors) -> Tensors:
+        """Gather numbers `[m]` of clients of which only a sample is recorded one by one; empty elsewhere."""
+        if not columns:
+            return {}
+        counts = self._wire.everyone(len(next(iter(columns.values()))))
+        whole = {k: self._wire.collected(v, counts) for k, v in columns.items()}
+        return {k: v for k, v in whole.items() if v is not None}
 
     def _named(self) -> list[tuple[str, Tensor, Rows | None]]:
         """Name everything that changes as one process would, and whose rows it has; None: all have them."""
@@ -164,8 +174,13 @@ class SharedSimulator:
         return found
 
 
-def _part(numbers: Tensor, tests: Tensor) -> list[list[int]]:
-    return [numbers.tolist(), tests.tolist()]
+def _plain_part(part: Part) -> list[Any]:
+    return [part.size, part.numbers.tolist(), part.tests.tolist()]
+
+
+def _read_part(values: list[Any]) -> Part:
+    size, numbers, tests = values
+    return Part(size, torch.tensor(numbers, dtype=torch.int64), torch.tensor(tests, dtype=torch.int64))
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

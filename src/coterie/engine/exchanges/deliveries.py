@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from coterie.core.algorithm import Algorithm
-from coterie.core.graph import SMALL
 from coterie.core.types import Info
 from coterie.engine.cuda_graphs import round_up
 from coterie.engine.layout import AlgorithmGroup
@@ -30,7 +29,6 @@ __all__ = [
     "in_order",
     "messages_sent",
     "narrowed",
-    "report_step",
     "reports",
     "restricted",
     "rounded_up",
@@ -39,8 +37,6 @@ __all__ = [
     "widest_first",
 ]
 
-REPORTING = 1024
-"""Clients of a large population that report what they heard, about."""
 Meetings: TypeAlias = Mapping[int, Meeting]
 """The meeting of each world (who meets whom), by the world's id."""
 Act = Literal["mix", "adopt"]
@@ -170,14 +166,13 @@ def counted(*pairs: Tensor) -> list[tuple[list[int], int]]:
 def reports(group: AlgorithmGroup, to: Deliveries, info: Info) -> Iterator[dict[str, Any]]:
     """Make a row for each reader that heard something: whom, and what it reports of each and of all.
 
-    Of a large population, a sample of the clients reports: about a thousand, evenly among their numbers. An
-    algorithm that reports nothing but whom it heard reports nothing.
+    Of very many clients those that are recorded one by one report. An algorithm that reports nothing but whom
+    it heard reports nothing.
     """
     if set(info) <= {"heard"}:
         return
-    steps = torch.tensor([report_step(m.schedule.clients) for m in group.members])
-    if bool((steps > 1).any()):
-        (kept,) = (to.client % steps[to.world] == 0).nonzero(as_tuple=True)
+    if any(member.sampled for member in group.members):
+        kept = _recorded(group, to)
         to, info = to.some(kept), {k: v[kept.to(v.device)] for k, v in info.items()}
     columns = {k: v.tolist() for k, v in info.items()}
     readers = zip(to.world.tolist(), to.client.tolist(), to.number.tolist(), strict=True)
@@ -194,9 +189,11 @@ def reports(group: AlgorithmGroup, to: Deliveries, info: Info) -> Iterator[dict[
             yield {"world": group.members[world].id, "client": client, "neighbours": neighbours, **found}
 
 
-def report_step(clients: int) -> int:
-    """Tell which clients report what they heard: every so many-th."""
-    return 1 if clients <= SMALL else -(-clients // REPORTING)
+def _recorded(group: AlgorithmGroup, to: Deliveries) -> Tensor:
+    """Find the readers that are recorded one by one, their places `[r]` among all R."""
+    worlds = [member.recorded for member in group.members]
+    first = torch.tensor([0, *map(len, worlds)]).cumsum(0)
+    return torch.cat(worlds)[first[to.world] + to.client].nonzero()[:, 0]
 
 
 def in_order(rows: list[dict[str, Any]], group: AlgorithmGroup, to: Deliveries) -> list[dict[str, Any]]:
