@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +24,21 @@ __all__ = ["AcrossRanks"]
 
 Serve = Callable[[Tensor, Message], Message]
 """What some clients `[S]` of this process send, given what came with the request for each."""
+
+
+class Letters(NamedTuple):
+    """What goes to some clients, sorted by their processes, and what comes from others."""
+
+    order: Tensor
+    """`[S]` int64: the place that each had before"""
+    to: list[int]
+    """How many go to each process"""
+    back: list[int]
+    """How many come from each"""
+    rows: Message
+    """`[S, ...]`: what goes"""
+    wanted: Tensor
+    """Clients of this process, for whom there is something from others, by their numbers in their group"""
 
 
 class AcrossRanks(Post):
@@ -80,8 +95,9 @@ class AcrossRanks(Post):
     def give(self, mixed: MixedGroup, place: int, who: Tensor, sent: Message) -> None:
         party = mixed.parties[place]
         like = _as_it_arrives(party, party.mail.offers)
-        _, to, back, rows, wanted = self._addressed(mixed, who, sent or like)
-        party.lay_down(mixed.place[wanted], self.wire.swapped(rows, to, back, like))
+        letters = self._addressed(mixed, who, sent or like)
+        brought = self.wire.swapped(letters.rows, letters.to, letters.back, like)
+        party.lay_down(mixed.place[letters.wanted], brought)
 
     def rows(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return list(chain(*self.wire.gathered(rows)))
@@ -91,22 +107,16 @@ class AcrossRanks(Post):
     ) -> Message:
         """Ask the processes of some clients `[S]` for a message of each, in the same order."""
         party = mixed.parties[place]
-        order, to, back, rows, wanted = self._addressed(mixed, who, with_it)
-        brought = {k: m[:0] for k, m in with_it.items()}
-        theirs = self.wire.swapped(rows, to, back, brought) if with_it else {}
-        served = serve(mixed.place[wanted], theirs) if len(wanted) else like
+        letters = self._addressed(mixed, who, with_it)
+        to, back, wanted = letters.to, letters.back, letters.wanted
+        nothing = {k: m[:0] for k, m in with_it.items()}
+        brought = self.wire.swapped(letters.rows, to, back, nothing) if with_it else {}
+        served = serve(mixed.place[wanted], brought) if len(wanted) else like
         found = self.wire.swapped(served, back, to, like)
-        undo = party.stack.to_device(order.argsort())
-        return rows_of(found, undo)
+        return rows_of(found, party.stack.to_device(letters.order.argsort()))
 
-    def _addressed(
-        self, mixed: MixedGroup, who: Tensor, rows: Message
-    ) -> tuple[Tensor, list[int], list[int], Message, Tensor]:
-        """Sort what goes to some clients `[S]` by their processes, and tell these who it is for.
-
-        Returns the order, how many go to each and come from each, the rows in that order, and for whom in
-        this process those of the others are.
-        """
+    def _addressed(self, mixed: MixedGroup, who: Tensor, rows: Message) -> Letters:
+        """Sort what goes to some clients `[S]` by their processes, and tell these who it is for."""
         owner = self._owners[id(mixed)][who]
         order = owner.argsort(stable=True)
         to = owner.bincount(minlength=self.wire.count)
@@ -114,7 +124,7 @@ class AcrossRanks(Post):
         numbers = who[order]
         wanted = self.wire.swapped({"": numbers}, to.tolist(), back, {"": numbers[:0]})[""]
         ordered = {k: m[order.to(m.device)] for k, m in rows.items()} if len(who) else rows
-        return order, to.tolist(), back, ordered, wanted
+        return Letters(order, to.tolist(), back, ordered, wanted)
 
 
 def _as_it_arrives(party: Party, like: Message) -> Message:
