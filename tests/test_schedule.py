@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
-from coterie.core.graph import Graph, Links
+from coterie.core.graph import SMALL, Graph, Links
 from coterie.core.streams import Stream
 from coterie.experiment import Experiment
 from coterie.plugins.algorithms.local import Local
@@ -367,6 +367,174 @@ def test_ten_thousand_clients_need_no_table_of_pairs() -> None:
     meeting = schedule(10_000, exchange={"stars": 100}).meeting(20)
     assert meeting.neighbour.shape[0] == 100
     assert meeting.neighbour.shape[1] < 25
+
+
+def both_ways(clients: int, **tables: Any) -> tuple[Schedule, Schedule]:
+    """The schedule of a large population, and one that draws every link."""
+    plan = schedule(clients, **tables)
+    assert plan.sparse is not None
+    return plan, replace(plan, sparse=None)
+
+
+MANY = SMALL + 52
+ALIKE: list[dict[str, Any]] = [
+    {"channel": {"name": "rayleigh", "neighbours": 6}},
+    {"channel": {"name": "rayleigh", "neighbours": 6}, "cap": 4},
+    {"channel": {"name": "bernoulli", "up": 0.004}, "cap": 9},
+    {"channel": {"name": "bernoulli", "up": 0.3}, "cap": 5},
+    {"channel": "ideal", "cap": 3},
+]
+
+
+@pytest.mark.parametrize("population", [{}, {"away": 0.4}])
+@pytest.mark.parametrize("exchange", ALIKE)
+def test_links_that_are_up_are_drawn_as_if_every_link_were(
+    exchange: dict[str, Any], population: dict[str, float]
+) -> None:
+    """Of each: how many neighbours, which, the gains of the best and the worst link."""
+    plans = both_ways(MANY, exchange={"stars": 0.5, **exchange}, population=population)
+    found = []
+    for plan in plans:
+        met = [_reach(plan, t) for t in (20, 40, 60)]
+        counts = torch.cat([(gain > 0).sum(dim=1) for _, _, gain in met])
+        best = torch.cat([gain.max(dim=1).values for *_, gain in met])
+        worst = torch.cat([torch.where(gain > 0, gain, torch.inf).min(dim=1).values for *_, gain in met])
+        away = torch.cat([(n - star[:, None])[gain > 0] % MANY for star, n, gain in met])
+        assert (away != 0).all()  # nobody meets itself
+        found.append((counts.double(), best, worst[counts > 0], away.double()))
+    for one, other in zip(*found, strict=True):
+        # Two samples of one distribution (Kolmogorov and Smirnov), but for one time in ten thousand.
+        both, sizes = torch.cat([one, other]), (len(one), len(other))
+        below = [
+            torch.searchsorted(part.sort().values, both, right=True) / len(part) for part in (one, other)
+        ]
+        gap = float((below[0] - below[1]).abs().max())
+        assert gap <= 2.22 * math.sqrt(sum(sizes) / (sizes[0] * sizes[1]))
+
+
+def _reach(plan: Schedule, t: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Stars, their neighbours and the gains of these links."""
+    when = torch.tensor([t])
+    present = plan.present(when)
+    at, star = plan._stars(when, present)
+    return star, *plan._in_reach(when[at], star, at, present)
+
+
+def test_every_client_is_met_equally_often_in_a_large_population() -> None:
+    plan = schedule(MANY, exchange={"stars": 1.0, "channel": {"name": "rayleigh", "neighbours": 8}})
+    meetings = [plan.meeting(t) for t in range(20, 420, 20)]
+    counts = torch.cat([m.neighbour[m.asked] for m in meetings]).bincount(minlength=MANY).double()
+    mean = 20 * 8
+    assert float(counts.mean()) == pytest.approx(mean, rel=0.01)
+    assert float(counts.var() / mean) == pytest.approx(1, abs=5 * math.sqrt(2 / MANY))
+    first, second = (m.asked.sum(dim=1).double() for m in meetings[:2])
+    assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 4.5 / math.sqrt(MANY)
+    again = [set(m.neighbour[7, m.asked[7]].tolist()) for m in meetings]
+    assert sum(len(a & b) for a, b in pairwise(again)) <= 5  # other ones each time: 0.6 are to be expected
+
+
+@pytest.mark.parametrize("exchange", [{}, {"cap": 3, "loss": 0.2}, {"channel": {"name": "path_loss"}}])
+def test_large_populations_keep_the_order_of_small_ones(exchange: dict[str, Any]) -> None:
+    plan = schedule(MANY, exchange={"stars": 0.2, **exchange}, population={"away": 0.2})
+    together = plan.meetings([20, 40, 60])
+    for t, meeting in zip((20, 40, 60), together, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(plan.meeting(t), meeting, strict=True))
+        degree = meeting.asked.sum(dim=1)
+        assert (meeting.asked == (torch.arange(meeting.neighbour.shape[1]) < degree[:, None])).all()
+        ordered = torch.where(meeting.asked, meeting.neighbour, MANY + torch.arange(meeting.asked.shape[1]))
+        assert (ordered.diff(dim=1) > 0).all()
+        assert plan.present(t)[meeting.neighbour[meeting.asked]].all()
+        assert not (meeting.neighbour == meeting.star[:, None])[meeting.asked].any()
+        assert int(degree.max()) <= plan.most_met
+    few = schedule(MANY, exchange={"stars": 5, **exchange}, population={"away": 0.2}).meeting(20)
+    assert pairs(few, few.asked) <= pairs(together[0], together[0].asked)
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "exponent", "cap"),
+    [(5.0, 3.0, None), (0.1, 2.0, None), (40.0, 4.0, 7), (2000.0, 3.0, None)],
+)
+def test_near_clients_meet_as_if_every_link_were_drawn(
+    neighbours: float, exponent: float, cap: int | None
+) -> None:
+    """To the same bits: links between those who are not near are never up."""
+    channel = {"name": "path_loss", "neighbours": neighbours, "exponent": exponent}
+    sparse, dense = both_ways(MANY, exchange={"stars": 0.05, "channel": channel, "cap": cap})
+    for t in (20, 40):
+        for a, b in zip(sparse.meeting(t), dense.meeting(t), strict=True):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("exponent", [2.0, 3.5])
+def test_a_large_population_reaches_as_many_neighbours_as_told(exponent: float) -> None:
+    channel = {"name": "path_loss", "neighbours": 5.0, "exponent": exponent}
+    plan = schedule(20_000, exchange={"stars": 0.2, "channel": channel})
+    met = [plan.meeting(t).asked.sum(dim=1).double() for t in (20, 40)]
+    assert float(torch.cat(met).mean()) == pytest.approx(5.0, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        {"channel": "ideal"},  # most links are up
+        {"channel": {"name": "bernoulli", "up": 0.5}},
+        {"channel": f"{__name__}:Even"},  # anybody's own
+        {"topology": "ring"},
+    ],
+)
+def test_what_draws_every_link_at_any_size(exchange: dict[str, Any]) -> None:
+    plan = schedule(MANY, exchange={"stars": 2, **exchange})
+    assert plan.sparse is None
+    meeting = plan.meeting(20)
+    assert meeting.asked.any()
+    if exchange.get("channel") == f"{__name__}:Even":
+        assert (meeting.neighbour[meeting.asked] % 2 == 0).all()
+
+
+@dataclass(frozen=True)
+class Even:
+    """A channel that knows nothing of large populations: links to even clients are up."""
+
+    def links(self, graph: Graph, stream: Stream) -> Links:
+        return _even
+
+
+def _even(u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
+    return torch.where(candidate % 2 == 0, u, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("clients", "exchange", "slots"),
+    [
+        (20, {}, 20),
+        (SMALL, {"topology": "ring"}, SMALL),
+        (MANY, {"topology": "ring"}, 3),  # itself and its two neighbours
+        (MANY, {"topology": {"name": "ring", "k": 40}, "cap": 2}, 81),
+        (MANY, {}, 64),
+        (MANY, {"channel": "ideal", "cap": 100}, 101),
+        (MANY, {"channel": "ideal"}, MANY),
+        (MANY, {"channel": f"{__name__}:Even"}, MANY),
+    ],
+)
+def test_entries_of_a_row(clients: int, exchange: dict[str, Any], slots: int) -> None:
+    assert schedule(clients, exchange=exchange).slots == slots
+
+
+def test_whoever_is_near_has_an_entry() -> None:
+    plan = schedule(MANY, exchange={"channel": "path_loss", "stars": 1.0})
+    met: dict[int, set[int]] = {}
+    for t in range(20, 420, 20):
+        for star, neighbour in pairs(meeting := plan.meeting(t), meeting.asked):
+            met.setdefault(star, set()).add(neighbour)
+            met.setdefault(neighbour, set()).add(star)
+    assert 20 < max(map(len, met.values())) < plan.slots < 100
+
+
+def test_a_million_clients_meet() -> None:
+    plan = schedule(1_000_000, exchange={"stars": 2000})
+    meeting = plan.meeting(20)
+    assert meeting.star.shape == (2000,)
+    assert float(meeting.asked.sum(dim=1).double().mean()) == pytest.approx(5, abs=4 * math.sqrt(5 / 2000))
 
 
 @dataclass(frozen=True)

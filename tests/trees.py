@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["clone", "one_by_one", "pick", "same", "stack"]
+__all__ = ["clone", "close", "one_by_one", "pick", "same", "stack"]
 
 T = TypeVar("T")
 
@@ -55,3 +56,17 @@ def same(got: Any, want: Any, tolerance: float = 0.0) -> None:
         assert len(got) == len(want)
         for one, other in zip(got, want, strict=True):
             same(one, other, tolerance)
+
+
+def close(got: Any, want: Any, tolerance: float = 1e-9) -> None:
+    """Assert that rows are equal but for rounding, wherever there is a number."""
+    if isinstance(want, dict):
+        assert got.keys() == want.keys()
+        for key, value in want.items():
+            close(got[key], value, tolerance)
+    elif isinstance(want, list):
+        assert len(got) == len(want)
+        for one, other in zip(got, want, strict=True):
+            close(one, other, tolerance)
+    else:
+        assert got == (want if isinstance(want, str) else pytest.approx(want, abs=tolerance, nan_ok=True))

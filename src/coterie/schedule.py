@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -22,10 +22,11 @@ from torch.nn.functional import pad
 
 from coterie.core.algorithm import Algorithm
 from coterie.core.errors import ConfigError
-from coterie.core.graph import Channel, Graph, Links, Topology
+from coterie.core.graph import SMALL, AlikeLinks, Channel, Graph, Links, NearLinks, Topology
 from coterie.core.own.home import at_home
 from coterie.core.registry import describe_type, user_code
 from coterie.core.sampling import Purpose, Rates, context
+from coterie.core.sparse_links import binomial, distinct, smallest
 from coterie.core.streams import Stream
 from coterie.core.types import Context
 from coterie.experiment import Exchange, Experiment, Population, Train
@@ -35,7 +36,12 @@ __all__ = ["Attendance", "Meeting", "Phase", "Schedule"]
 
 Phase: TypeAlias = Literal["local", "exchange", "broadcast"]
 
-_AT_ONCE = 64  # stars: their links to 10,000 clients fit into a processor's cache
+_AT_ONCE = 1 << 16
+"""Links that are drawn together, for at least 64 stars: those to 10,000 clients fit into a cache."""
+_FEW_UP = 0.25
+"""The share of all links, if fewer are up and kept, below which only these are drawn."""
+_SLOTS = 63
+"""Others that have an entry in a client's rows in a large population, unless more are met in one exchange."""
 
 
 class Meeting(NamedTuple):
@@ -125,6 +131,8 @@ class Schedule:
     attendance: Attendance
     always: bool
     """Nobody is ever absent or slow."""
+    sparse: AlikeLinks | NearLinks | None = None
+    """What a large population draws its links by; None: every link is drawn."""
 
     @classmethod
     def of(cls, experiment: Experiment, seed: int) -> Schedule:
@@ -151,6 +159,7 @@ class Schedule:
             exchange=exchange,
             graph=graph,
             links=partial(_gains, failed, links),
+            sparse=_sparse(links, graph, exchange.cap),
             attendance=dataclasses.replace(attendance, speed=torch.where(idle, 0.0, attendance.speed)),
             always=population.speed == (1, 1)
             and not (population.late or population.leave or population.away or idle.any()),
@@ -165,6 +174,42 @@ class Schedule:
         """The number of stars that wake at once, if so many clients are there."""
         rate = self.exchange.stars
         return rate if isinstance(rate, int) else max(1, round(rate * self.clients))
+
+    @property
+    def links_drawn(self) -> int:
+        """About how many links of one star are drawn in an exchange."""
+        if self.graph.neighbours is not None:
+            return self.graph.neighbours.shape[1]
+        return self.clients if self.sparse is None else _SLOTS
+
+    @property
+    def large(self) -> bool:
+        """True if links that are up may be drawn alone, and rows have entries for those met alone."""
+        return self.clients > SMALL
+
+    @cached_property
+    def slots(self) -> int:
+        """Entries of a client's rows: for everybody; in a large population, for itself and those it may meet,
+        or those it met last where it may meet everybody.
+        """
+        if not self.large:
+            return self.clients
+        if self.graph.neighbours is not None:
+            others = _most_linked(self.graph.neighbours)
+        else:
+            others = self.sparse.most() if isinstance(self.sparse, NearLinks) else max(_SLOTS, self.most_met)
+        return min(self.clients, 1 + others)
+
+    @cached_property
+    def most_met(self) -> int:
+        """The neighbours that one star can meet in an exchange, at most."""
+        if isinstance(self.sparse, AlikeLinks):
+            most = binomial(self.clients - 1, self.sparse.up).most
+        elif self.sparse:
+            most = self.sparse.most()
+        else:
+            most = min(self.links_drawn, self.clients - 1)
+        return min(most, self.exchange.cap or most)
 
     @property
     def iterations(self) -> int:
@@ -243,30 +288,59 @@ class Schedule:
     def _stars(self, when: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """Draw who wakes; return in which of the iterations `[S]`, and who `[S]`."""
         u = Stream(self.seed, "star").uniform(1, when[:, None], torch.arange(self.clients))[..., 0]
-        order = torch.where(present, u, torch.inf).argsort(dim=1, stable=True)
-        woken = torch.zeros_like(present).scatter(1, order[:, : self.stars], True) & present
+        woken = _lowest(torch.where(present, u, torch.inf), min(self.stars, self.clients)) & present
         at, star = woken.nonzero(as_tuple=True)
         return at, star
 
     def _in_reach(self, t: Tensor, star: Tensor, at: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
         """Find neighbours `[S, K]` in order, and the gains of their links; both 0 for padding."""
-        rows = (torch.split(part, _AT_ONCE) for part in (t, star, at))
-        parts = [
-            self._best_links(when, some, where, present) for when, some, where in zip(*rows, strict=True)
-        ]
+        if isinstance(self.sparse, AlikeLinks):
+            sizes = at.bincount(minlength=len(present)).tolist()
+            groups = zip(torch.split(t, sizes), torch.split(star, sizes), present, strict=True)
+            parts = [self._up_links(self.sparse, *group) for group in groups]
+        else:
+            step = max(64, _AT_ONCE // max(1, self.links_drawn))
+            rows = (torch.split(part, step) for part in (t, star, at))
+            parts = [
+                self._best_links(when, some, where, present) for when, some, where in zip(*rows, strict=True)
+            ]
         neighbours, gains = zip(*parts, strict=True)
         return _stacked(neighbours), _stacked(gains)
 
     def _best_links(self, t: Tensor, star: Tensor, at: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-        candidate = self.graph.candidates(star)
-        u = Stream(self.seed, "gain").uniform(candidate.shape[1], t, star)
+        """Draw the links of stars to their candidates, and keep the best of those that are up."""
+        draws = Stream(self.seed, "gain")
+        if isinstance(self.sparse, NearLinks):
+            candidate = self.sparse.near(star)
+            u = draws.uniform_at(candidate.clamp_min(0), t, star)
+        else:
+            candidate = self.graph.candidates(star)
+            u = draws.uniform(candidate.shape[1], t, star)
         gain = self.links(u, star, candidate)
-        there = (candidate >= 0) & present[at].gather(1, candidate.clamp_min(0))
+        there = (candidate >= 0) & present[at[:, None], candidate.clamp_min(0)]
         gain = torch.where(there, gain, 0.0)
         most = max((gain > 0).sum(dim=1).tolist(), default=0)
         gain, slot = gain.topk(min(most, self.exchange.cap or most))
-        # Padding sorts behind the last client, and then becomes 0.
-        neighbour, order = torch.where(gain > 0, candidate.gather(1, slot), self.clients).sort(dim=1)
+        return self._in_order(torch.where(gain > 0, candidate.gather(1, slot), self.clients), gain)
+
+    def _up_links(self, links: AlikeLinks, t: Tensor, star: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw only those links that are up and kept, of the stars of one iteration."""
+        there = None if bool(present.all()) else present.nonzero()[:, 0]
+        others = max(0, (self.clients if there is None else len(there)) - 1)
+        up = binomial(others, links.up).draw(Stream(self.seed, "links up").uniform_64(1, t, star)[:, 0])
+        kept = up.clamp_max(self.exchange.cap or others)
+        rank = distinct(Stream(self.seed, "linked"), t, star, kept, others)
+        gain = links.best(smallest(Stream(self.seed, "gain").uniform(rank.shape[1], t, star), up))
+        if there is None:
+            neighbour = rank + (rank >= star[:, None])
+        else:
+            neighbour = there[rank + (rank >= torch.searchsorted(there, star)[:, None])]
+        real = torch.arange(rank.shape[1]) < kept[:, None]
+        return self._in_order(torch.where(real, neighbour, self.clients), torch.where(real, gain, 0.0))
+
+    def _in_order(self, neighbour: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+        """Sort neighbours; padding is behind the last client, and then becomes 0."""
+        neighbour, order = neighbour.sort(dim=1)
         return neighbour % self.clients, gain.gather(1, order)
 
     def _arrives(self, message: str, t: Tensor, neighbour: Tensor, star: Tensor) -> Tensor:
@@ -308,6 +382,32 @@ def _gains(failed: str, links: Links, u: Tensor, star: Tensor, candidate: Tensor
     if not isinstance(gain, Tensor) or gain.shape != u.shape:
         raise ConfigError(f"{failed}: expected gains of shape {list(u.shape)}, got {describe_type(gain)}")
     return gain
+
+
+def _sparse(links: Links, graph: Graph, cap: int | None) -> AlikeLinks | NearLinks | None:
+    """Return by what a population draws only its links that are up, if it is large and they are few."""
+    clients = graph.clients
+    if clients <= SMALL or graph.neighbours is not None or not isinstance(links, AlikeLinks | NearLinks):
+        return None
+    if isinstance(links, AlikeLinks) and min(links.up * clients, cap or clients) > _FEW_UP * clients:
+        return None
+    return links
+
+
+def _lowest(values: Tensor, count: int) -> Tensor:
+    """Tell which are the `count` smallest of each row `[n, M]`; of equal ones the first."""
+    bar = values.kthvalue(count, dim=1, keepdim=True).values
+    below, equal = values < bar, values == bar
+    return below | (equal & (equal.cumsum(dim=1) <= count - below.sum(dim=1, keepdim=True)))
+
+
+def _most_linked(neighbours: Tensor) -> int:
+    """Count the others that the client with most of them can ask, or be asked by."""
+    clients = len(neighbours)
+    i, place = (neighbours >= 0).nonzero(as_tuple=True)
+    j = neighbours[i, place]
+    both = torch.unique(torch.cat([i * clients + j, j * clients + i]))
+    return int((both // clients).bincount(minlength=1).max())
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:

@@ -47,6 +47,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+def test_a_run_begins_without_what_takes_long_to_load(tmp_path: Path) -> None:
+    """Up to its end, in fact: neither scikit-learn, which has the digits, nor torch's compiler is needed."""
+    short = ("--set", "train.iterations=3", "--set", "methods={Local={},KD-PDFL={}}", "--seeds", "1")
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            CODE.replace('.partition(".")[0]', ""),
+            "run",
+            "quickstart",
+            "--no-plots",
+            *short,
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "KD-PDFL" in found.stdout
+    assert set(found.stderr.split()).isdisjoint(("sklearn", "torch._dynamo", "pandas", "matplotlib"))
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -144,3 +144,17 @@ def test_vmap_over_seeds_iterations_and_clients() -> None:
         for i in range(3):
             single = getattr(Stream(int(seeds[i]), "any"), draw)(6, int(ts[i]), int(clients[i]))
             assert mapped[i].tolist() == single.tolist()
+
+
+def test_numbers_at_some_places_of_a_longer_draw() -> None:
+    t, client = torch.tensor([3, 4]), torch.tensor([7, 2**33])
+    longer = Stream(5, "demo").uniform(1000, t, client)
+    position = torch.tensor([[0, 999, 17, 17], [3, 4, 5, 6]])
+    assert torch.equal(Stream(5, "demo").uniform_at(position, t, client), longer.gather(1, position))
+
+
+def test_numbers_of_more_bits_lie_where_those_of_fewer_do() -> None:
+    fine = Stream(5, "demo").uniform_64(50, client=torch.arange(40))
+    words = Stream(5, "demo").words(100, client=torch.arange(40))[:, ::2]
+    assert ((fine * 2**32).floor() - words).abs().max() <= 1
+    assert ((fine > 0) & (fine <= 1)).all()

@@ -20,7 +20,7 @@ from coterie.dashboard.sources import RunIndex, RunSource
 from coterie.dashboard.views.graph import NOT_MET, SELF, affinity, clustered, places
 from coterie.runs import RunFolder
 from coterie.runs.gains import WorldGains, accounts
-from coterie.runs.graph import CollaborationGraph, graph, graph_auc
+from coterie.runs.graph import CollaborationGraph, graph, graph_auc, listening
 from coterie.runs.jsonl_index import JsonlIndex
 from coterie.runs.metrics import by_name
 from coterie.runs.results import columns
@@ -71,7 +71,8 @@ def test_a_frame_is_the_graph_at_that_iteration(source: RunSource, small: Run, t
     frame = source.answer("frame", {**WORLD, "t": str(t)})
     codes = np.frombuffer(base64.b64decode(frame["cells"]), dtype=np.uint8).reshape(8, 8)
     world = next(w for w in small.tracks if w.name == "KD-PDFL" and w.seed == 1)
-    truth = graph(small.weighed[world.world], 8, t)
+    truth = graph(small.weighed[world.world], world.roster, t)
+    met = listening(small.weighed[world.world], 8, t)
     assert (np.diag(codes) == SELF).all()
     off = ~np.eye(8, dtype=bool)
     assert ((codes == NOT_MET) == ~truth.met)[off].all()
@@ -79,7 +80,7 @@ def test_a_frame_is_the_graph_at_that_iteration(source: RunSource, small: Run, t
     np.testing.assert_allclose(codes[truth.met], expected[truth.met], atol=0.51)
     for i, j, w in frame["edges"]:
         assert truth.weight[i, j] == pytest.approx(w, rel=1e-2)
-    assert frame["auc"] == pytest.approx(graph_auc(truth, world.group), rel=1e-4) or frame["auc"] is None
+    assert frame["auc"] == pytest.approx(graph_auc(met, world.roster), rel=1e-4) or frame["auc"] is None
     assert seen["group"] == world.group.tolist()
     assert list(seen["orders"]) == ["group", "cluster", "number"]
     assert [sorted(order) for order in seen["orders"].values()] == 3 * [list(range(8))]

@@ -26,6 +26,7 @@ from tests.sharing import made_once
 from tests.trees import one_by_one
 
 __all__ = [
+    "EVERY",
     "EVERY_METHOD",
     "KINDS",
     "LoopExecution",
@@ -105,6 +106,9 @@ def _experiment(changes: dict[str, Any]) -> Experiment:
             inner = inner.setdefault(table, {})
         inner[key] = value
     return Experiment.parse(tree)
+
+
+EVERY = hard(methods=EVERY_METHOD)
 
 
 class Outcome(NamedTuple):

@@ -146,3 +146,17 @@ def test_tensors_of_another_model_are_refused() -> None:
     small, large = simulator(experiment()), simulator(experiment(model__norm="layer"))
     with pytest.raises(CheckpointError, match=r"does not fit this experiment: .*2\.bias"):
         small.restore(Checkpoint("", "", 0, 3, {}, large.tensors()))
+
+
+def test_a_large_population_begun_by_another_version_is_refused(tmp_path: Path) -> None:
+    """What draws every link, at any size or in an earlier version, has no mark."""
+    file = tmp_path / "c.safetensors"
+    for large in (False, True):
+        save(file, MOMENT._replace(large=large))
+        assert load(file, "feed", "beef", large).large is large
+        with pytest.raises(
+            CheckpointError, match=r"draws exchanges in another way; resume with that version"
+        ):
+            load(file, "feed", "beef", not large)
+    save(file, MOMENT)
+    assert "large" not in saved.load(file, FORMAT)[1]  # as before: an older version reads it

@@ -74,7 +74,7 @@ def test_the_last_evaluation_records_which_samples_were_right() -> None:
 def test_in_several_goes_it_is_the_same(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     s = simulator(hard(methods=["Local", "FedAvg"], seeds=[0, 1]))
     s.step_to_next_event()
-    parts = predictors(s.stack, s.clients, s.t)
+    parts = list(predictors(s.stack, s.clients, s.t))
     assert len(parts) == 1
     whole = measurements(s.stack.task, s.stack.data, parts)
     bits = verdicts(s.stack.task, s.stack.data, parts)
@@ -107,7 +107,7 @@ def test_what_is_tested_is_what_the_algorithm_says(name: str, sign: int) -> None
     s = simulator(hard(methods=methods))
     while s.t < 8:
         s.step_to_next_event()
-    parts = predictors(s.stack, s.clients, s.t)
+    parts = list(predictors(s.stack, s.clients, s.t))
     assert [part.clients for part in parts] == [slice(0, 6), slice(6, 12)]
     found = measurements(s.stack.task, s.stack.data, parts)["global"]
     data, task = s.stack.data, s.stack.task

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from coterie.engine.distributed.joined import Together
+from coterie.engine.distributed.wire import Wire
 from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from tests.engine.recording import Watcher
@@ -92,3 +95,19 @@ def test_small_perceptrons_of_float32(tmp_path: Path) -> None:
     for key, outcome in want.items():
         same(got[key].tensors, outcome.tensors, 1e-3)
         same(again[key].tensors, got[key].tensors, 0.0)
+
+
+def test_one_process_of_a_shared_run(tmp_path: Path) -> None:
+    """Messages go through NCCL, which takes one process for each card."""
+    e = hard(methods=EVERY_METHOD, device="cuda")
+    want = run(e, tmp_path / "alone")
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+    )
+    try:
+        ranks = Together(Wire(0, 1))
+        got = finished(prepare(e, ranks=ranks), tmp_path / "shared", ranks=ranks)
+    finally:
+        dist.destroy_process_group()
+    for key, outcome in want.items():
+        same(got[key].tensors, outcome.tensors, 1e-10)

@@ -13,7 +13,10 @@ def test_what_a_method_remembers_is_counted() -> None:
     methods = {"FedAvg": {}, "KD-PDFL": {"reading": "paper"}, "mine": mine}
     plan = prepare(experiment(methods=methods))
     (stack,) = plan.stacks
-    need = {m.world.label: world_bytes(m.world, m.federation, stack.task, m.size) for m in stack.members}
+    need = {
+        m.world.label: world_bytes(m.world, m.federation, stack.task, m.size, 4, stack.device)
+        for m in stack.members
+    }
     assert need["FedAvg"] == need["KD-PDFL"]
     parameters = sum(p.numel() for p in stack.task.model.parameters())
     assert need["mine"] - need["KD-PDFL"] == 4 * 8 * parameters

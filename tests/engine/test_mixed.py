@@ -25,7 +25,7 @@ from coterie.experiment import Experiment
 from coterie.schedule import Meeting, Schedule
 from tests.engine.recording import Recording, Watcher
 from tests.engine.small import KINDS, experiment, hard
-from tests.trees import pick, same
+from tests.trees import close, pick, same
 
 SMALL, TWIN = {"name": "mlp", "hidden": [5]}, {"name": "tests.engine.nets:five_hidden"}
 WIDE, DEEP = {"name": "mlp", "hidden": [7], "norm": "batch"}, {"name": "mlp", "hidden": [4, 3]}
@@ -43,20 +43,6 @@ def final(plan: Plan, recording: Recording) -> dict[str, Tensor]:
     return load(file, plan.experiment.fingerprint(), plan.data_hash()).tensors
 
 
-def close(got: Any, want: Any) -> None:
-    """Equal but for rounding, wherever there is a number."""
-    if isinstance(want, dict):
-        assert got.keys() == want.keys()
-        for key, value in want.items():
-            close(got[key], value)
-    elif isinstance(want, list):
-        assert len(got) == len(want)
-        for one, other in zip(got, want, strict=True):
-            close(one, other)
-    else:
-        assert got == (want if isinstance(want, str) else pytest.approx(want, abs=1e-9, nan_ok=True))
-
-
 def test_two_entries_of_one_shape_are_as_one_model(tmp_path: Path) -> None:
     """Two stacks, whose messages all cross, give what one stack gives: rows, bytes, gradients."""
     methods, changes = [*KINDS, "KD-PDFL"], {"train__init": "shared", "data__clients": 5}
@@ -68,7 +54,7 @@ def test_two_entries_of_one_shape_are_as_one_model(tmp_path: Path) -> None:
     want, got = lived(prepare(one), tmp_path / "one"), lived(plan, tmp_path / "two")
     for name in ("metrics", "exchanges"):
         order = [sorted(r.rows[name], key=lambda row: (row["t"], row["world"])) for r in (got, want)]
-        close(*order)
+        close(order[0], order[1])
 
 
 def test_an_entry_given_twice_is_one_stack(tmp_path: Path) -> None:

@@ -227,7 +227,17 @@ HALVES = {"y": [0, 1] * 20}
         (
             HALVES,
             {"sizes": [10, 10], "overlap": False},
-            r"client 2 .* only 4 \+ 0 such samples left by other",
+            r"4 clients need 40 .* 24 and 4, enough for about 2 such clients; set data.overlap = true",
+        ),
+        (
+            {"y": [0] * 36 + [1] * 4},
+            {
+                "sizes": [5, 5],
+                "overlap": False,
+                "validation": 0.0,
+                "partition": {"name": "pathological", "num_classes_per_partition": 1},
+            },
+            r"client 1 needs 5 .* only [0-9] \+ 0 such samples left by other",
         ),
         (HALVES, {"partition": {"name": "pathological", "num_classes_per_partition": 3}}, "= 3, but only 2"),
         (HALVES, {"shift": [{"name": "concept", "groups": 3}]}, "3 groups cannot all differ on 2 labels"),
@@ -261,6 +271,8 @@ def test_infeasible(
 def test_too_many_clients_for_a_full_deal() -> None:
     message = r"gets [01] of 1258 samples .*\.min_partition_size = 2 in the last of 10 deals; use fewer"
     with pytest.raises(DataError, match=message):
+        deal(clients=500, sizes="all")
+    with pytest.raises(DataError, match=r"^900 clients .* for 1,049 samples, .* use at most 524 clients"):
         deal(clients=900, sizes="all")
 
 

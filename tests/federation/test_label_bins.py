@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 from coterie.core.streams import Stream
 from coterie.federation.label_bins import (
     Floats,
+    Ints,
+    LabelBins,
     label_bins,
     proportional_counts,
     ragged_arange,
+    shuffled_within,
     take_disjoint,
     take_with_overlap,
 )
@@ -109,3 +112,34 @@ def test_take_with_overlap_is_uniform_in_order() -> None:
     pairs, count = np.unique(rows.reshape(-1, 2), axis=0, return_counts=True)
     assert len(pairs) == 6
     np.testing.assert_allclose(count, 1000, atol=120)
+
+
+def one_by_one(bins: LabelBins, counts: Ints, stream: Stream) -> list[int]:
+    """The same as a loop: a Fisher-Yates shuffle of each bin for each client, as far as it is needed."""
+    u, picks = iter(stream.uniform(int(counts.sum())).tolist()), []
+    for own in counts:
+        for label, n in enumerate(own.tolist()):
+            there = bins.rows[bins.start[0, label] :][: bins.size[0, label]].tolist()
+            for k in range(n):
+                j = k + int(next(u) * (len(there) - k))
+                there[k], there[j] = there[j], there[k]
+                picks.append(there[k])
+    return picks
+
+
+def test_take_with_overlap_is_the_loop_over_clients() -> None:
+    """Few draws of a bin are made side by side, many one after the other; both are what the loop draws."""
+    rows, draw = np.arange(140), Stream(0, "counts")
+    bins = label_bins(rows, 0 * rows, np.repeat([0, 1, 2], [40, 99, 1]), (1, 3), Stream(0, "shelves"))
+    counts = draw.integers(90, high=41).view(30, 3).numpy() % np.array([41, 41, 2])
+    assert counts[:, :2].max() == 40
+    taken = take_with_overlap(bins, np.zeros(30, np.int64), counts, Stream(5, "pick"))
+    assert taken.tolist() == one_by_one(bins, counts, Stream(5, "pick"))
+
+
+def test_shuffled_within_keeps_clients_together() -> None:
+    client = np.repeat(np.arange(50), 40)
+    order = shuffled_within(client, Stream(0, "shuffle"))
+    assert sorted(order) == list(range(2000))
+    assert (client[order] == client).all()
+    assert order.tolist() == np.lexsort((Stream(0, "shuffle").uniform(2000).numpy(), client)).tolist()

@@ -17,7 +17,7 @@ from coterie.experiment import Experiment, World
 from coterie.peer.errors import Reason, Refused
 from coterie.peer.transport.grpc_client import GrpcTransport
 from coterie.peer.transport.grpc_server import GrpcServer
-from tests.engine.small import EVERY_METHOD, KINDS, Outcome, finished, hard, once
+from tests.engine.small import EVERY, EVERY_METHOD, KINDS, Outcome, finished, hard, once
 from tests.peer.in_memory import InMemoryNetwork
 from tests.peer.lockstep import RUN, Host, advance, hosts_of, tensors
 from tests.peer.loopback import FakeCA
@@ -158,9 +158,6 @@ def check(world: World, over: Over, folder: Path, want: Want) -> None:
 
 def worlds(experiment: Experiment) -> dict[str, World]:
     return {world.name: world for world in experiment.worlds()}
-
-
-EVERY = hard(methods=EVERY_METHOD)
 
 
 @pytest.fixture(scope="module")

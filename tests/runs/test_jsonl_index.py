@@ -15,6 +15,7 @@ from coterie.runs import Run
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.graph import graph
 from coterie.runs.jsonl_index import JsonlIndex
+from coterie.runs.roster import Roster
 from coterie.storage.files import to_json_bytes
 from tests.runs.run_fixture import EXCHANGES
 
@@ -91,6 +92,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 # ExchangeHistory
 
+FOUR = Roster.all([0, 0, 1, 1])
+
 
 def plain(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     return [json.loads(to_json_bytes(row)) for row in rows]
@@ -98,16 +101,16 @@ def plain(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("t", [None, 0, 3, 5, 6])
 def test_a_history_gives_the_same_graph_as_the_run(run: Run, t: int | None) -> None:
-    history = ExchangeHistory(4)
+    history = ExchangeHistory(FOUR)
     history.add(plain(EXCHANGES[:2]))
     history.add(plain(EXCHANGES[2:]))
-    expected = graph(run.weighed[1], 4, t)
+    expected = graph(run.weighed[1], FOUR, t)
     np.testing.assert_array_equal(history.graph(t).weight, expected.weight)
     np.testing.assert_array_equal(history.graph(t).met, expected.met)
 
 
 def test_a_history_keeps_what_was_lost_and_what_was_not_reported() -> None:
-    history = ExchangeHistory(4)
+    history = ExchangeHistory(FOUR)
     history.add(plain(EXCHANGES))
     assert history.pairs.client.tolist() == [0, 0, 0, 2, 3, 3, 1]
     assert history.pairs.heard.tolist() == [True, True, False, True, True, True, True]
@@ -129,4 +132,4 @@ def test_a_history_keeps_what_was_lost_and_what_was_not_reported() -> None:
 )
 def test_a_damaged_exchange(row: dict[str, object]) -> None:
     with pytest.raises(RunError, match="damaged"):
-        ExchangeHistory(4).add([row])
+        ExchangeHistory(FOUR).add([row])

@@ -111,8 +111,8 @@ def other_format(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "who", "told"),
     [
-        (None, ("KD-PDFL", 0, 4), "has no client 4; there are: 0 to 3"),
-        (None, ("KD-PDFL", 0, -1), "has no client -1; there are: 0 to 3"),
+        (None, ("KD-PDFL", 0, 4), "has no client 4; there are 0 to 3"),
+        (None, ("KD-PDFL", 0, -1), "has no client -1; there are 0 to 3"),
         (None, ("KD-PDFL", 9, 0), "has no seed 9 of KD-PDFL; there are: 0"),
         (None, ("KD-PDLF", 0, 0), "unknown method of .*Did you mean 'KD-PDFL'"),
         (None, ("kNN-Per", 0, 0), "kNN-Per predicts with more than a model"),

@@ -35,6 +35,7 @@ from coterie.cli import (
     tune,
 )
 from coterie.core.errors import CoterieError, out_of_memory
+from coterie.engine.distributed.word import told
 
 __all__ = ["app", "main"]
 
@@ -102,7 +103,8 @@ def _options(version: bool = typer.Option(False, "--version", help="Show the ver
 def main() -> None:
     """The `coterie` command; a user's mistake is one sentence and exit code 2."""
     try:
-        app()
+        with told():
+            app()
     except CoterieError as error:
         _fail(str(error), type(error).__name__)
     except ModuleNotFoundError as error:

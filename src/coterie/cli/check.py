@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from coterie.cli import complete
-from coterie.cli.common import Data, Json, Sets, overrides, starting
+from coterie.cli.common import Data, Json, Sets, Stages, overrides, starting
 
 __all__ = ["check"]
 
@@ -35,9 +35,10 @@ def check(
         from coterie.experiment import Experiment
 
         chosen = Experiment.load(experiment, changes)
-        _, worlds, federations, stacks = plan = prepare(chosen, data)
+    with Stages(experiment) as stages:
+        _, worlds, federations, stacks = plan = prepare(chosen, data, stages)
     models = [sum(p.numel() for p in s.task.model.parameters()) for s in stacks[0].together]
-    sizes = [int(n) for f in federations for n in f.train.count]
+    sizes = [int(n) for f in federations for n in f.train.count.aminmax()]
     found: dict[str, Any] = {
         "name": chosen.name,
         "worlds": len(worlds),

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import typer
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from coterie.core.models.trained_model import ModelCard
 
-__all__ = ["Data", "Device", "Jobs", "Json", "Seeds", "Sets"]
+__all__ = ["Data", "Device", "Jobs", "Json", "Seeds", "Sets", "Stages"]
 __all__ += ["found", "leave", "overrides", "starting", "tell_json", "tell_model"]
 
 Sets = Annotated[
@@ -51,6 +51,36 @@ def starting(text: str) -> AbstractContextManager[object]:
     from rich.markup import escape
 
     return Console(stderr=True).status(f"{escape(text)} ...")
+
+
+class Stages:
+    """What comes before a run, in the last line of a terminal, and nowhere else."""
+
+    def __init__(self, what: str) -> None:
+        from rich.console import Console
+        from rich.markup import escape
+
+        self._what = escape(what)
+        self._status = Console(stderr=True).status(f"{self._what} ...")
+
+    def __enter__(self) -> Self:
+        self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def stage(self, text: str) -> None:
+        self._status.update(f"{self._what}: {text} ...")
+
+    def notice(self, text: str) -> None:
+        """Say nothing: who asked lists the notes."""
+
+    def advance(self, done: int, total: int, client_steps: int) -> None:
+        """Say nothing: there is no run."""
+
+    def evaluated(self, personal: Mapping[str, float]) -> None:
+        """Say nothing: there is no run."""
 
 
 def overrides(sets: Sequence[str]) -> dict[str, Any]:

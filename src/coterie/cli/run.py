@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,17 @@ def run(
             help="Tell mlflow, tensorboard or wandb how it goes; repeatable. What they write stays here.",
         ),
     ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Deal the clients to N devices, a process for each."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Take the devices from a Ray cluster: auto or HOST:PORT; see --devices."
+        ),
+    ] = None,
+    exchanges: Annotated[bool, typer.Option(help="Keep who listened to whom.")] = True,
     as_json: Json = False,
 ) -> None:
     """Run an experiment: all methods and seeds in one batched run, then a table and pictures.
@@ -56,13 +68,20 @@ def run(
 
       coterie run mine.toml --device cuda --out runs/big
 
+      coterie run mine.toml --device cuda --devices 8     (one run on eight GPUs)
+
       coterie run --resume --out runs/big     (after Ctrl-C, a crash or a power cut)
     """
     from coterie.cli.common import leave
     from coterie.core.errors import ConfigError
+    from coterie.engine.distributed.environment import leads, starts_ranks
+    from coterie.engine.distributed.launch import launch
     from coterie.runs import tables
 
+    if starts_ranks(devices) and ray is None:
+        raise typer.Exit(launch(sys.argv[1:], devices or 1))
     console = tables.console(stderr=as_json)
+    console.quiet = not leads()
     if not console.is_terminal:
         console.print(f"reading {experiment or out} ...", highlight=False, markup=False, soft_wrap=True)
     if experiment is None:
@@ -87,20 +106,33 @@ def run(
         chosen = Experiment.load(experiment, changes)
         trackers = [tracker(name) for name in track or []]
     try:
-        with progress(console, chosen) as shown:
-            result = simulate(
-                chosen,
-                out,
-                resume=resume,
-                data=data,
-                plots=plots,
-                progress=shown,
-                callbacks=trackers,
-                checkpoint_every=checkpoint,
-                models=models,
-            )
+        if ray is not None:
+            from coterie.studies.cluster_run import run_on_cluster
+
+            words = [word for name in track or [] for word in ("--track", name)]
+            how = {"data": data, "plots": plots, "checkpoint": checkpoint, "models": models}
+            how |= {"exchanges": exchanges}
+            result = run_on_cluster(ray, chosen, devices, out, resume, words, **how)
+        else:
+            with progress(console, chosen) as shown:
+                result = simulate(
+                    chosen,
+                    out,
+                    resume=resume,
+                    data=data,
+                    plots=plots,
+                    progress=shown,
+                    callbacks=trackers,
+                    checkpoint_every=checkpoint,
+                    exchanges=exchanges,
+                    models=models,
+                    devices=devices,
+                )
     except Stopped as stopped:
-        leave(console, stopped, ["run", "--resume", "--out", str(stopped.path)])
+        again = ["run", "--resume", "--out", str(stopped.path)]
+        leave(console, stopped, again if devices is None else [*again, "--devices", str(devices)])
+    if not leads():
+        return
     if as_json:
         typer.echo(to_json_bytes(result.summary(), indent=2), nl=False)
     else:

@@ -6,6 +6,7 @@ Axes: M clients, S stars of one exchange, D candidates of a star (the slots of i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch
@@ -13,7 +14,11 @@ from torch import Tensor
 
 from coterie.core.streams import Stream
 
-__all__ = ["Channel", "Graph", "Links", "Topology", "table"]
+__all__ = ["SMALL", "AlikeLinks", "Channel", "Graph", "Links", "NearLinks", "Topology", "table"]
+
+SMALL = 2048
+"""Clients of a small population, in which every link is drawn and every client's row has an entry for
+everybody; in a larger one, only links that are up are drawn, and rows have entries for those met."""
 
 
 class Graph(NamedTuple):
@@ -43,6 +48,40 @@ candidates `[S, D]` (-1 where there is no link: any value will do), the gain of 
 positive, the larger the better, and 0 for a link that is down."""
 
 
+@dataclass(frozen=True)
+class AlikeLinks:
+    """Links between everybody that are up independently, all with the same probability.
+
+    In a large population only those that are up are drawn.
+    """
+
+    gains: Links
+    up: float
+    """The probability that a link is up."""
+    best: Callable[[Tensor], Tensor]
+    """From uniform numbers, the gains of links that are up; the smaller a number, the larger its gain."""
+
+    def __call__(self, u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
+        return self.gains(u, star, candidate)
+
+
+@dataclass(frozen=True)
+class NearLinks:
+    """Links between everybody of which only those to near clients can be up.
+
+    In a large population only these are drawn.
+    """
+
+    gains: Links
+    near: Callable[[Tensor], Tensor]
+    """From the stars' ids `[S]`, the clients to which their links can be up, `[S, D]`, padded with -1."""
+    most: Callable[[], int]
+    """Counts the near clients of the client that has most of them."""
+
+    def __call__(self, u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
+        return self.gains(u, star, candidate)
+
+
 @runtime_checkable
 class Topology(Protocol):
     """A topology plugin: a frozen dataclass whose fields are its options."""
@@ -57,7 +96,10 @@ class Channel(Protocol):
     """A channel plugin: a frozen dataclass whose fields are its options."""
 
     def links(self, graph: Graph, stream: Stream) -> Links:
-        """Make the links over this graph; what does not change from one exchange to the next is done here."""
+        """Make the links over this graph; what does not change from one exchange to the next is done here.
+
+        Over everybody they may be `AlikeLinks` or `NearLinks`: these cost, in a large population, what is up.
+        """
         ...
 
 

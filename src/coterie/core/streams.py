@@ -95,11 +95,14 @@ class Stream:
         """Draw `n` uniform 32-bit words, int64 `[..., n]`."""
         device = self.seed.device
         t, client = (_on(device, number)[..., None] for number in (t, client))
-        seed = self.seed[..., None]
         block = torch.arange(math.ceil(n / 4), dtype=torch.int64, device=device)
+        return self._philox(block, t, client).flatten(-2)[..., :n]
+
+    def _philox(self, block: Tensor, t: Tensor, client: Tensor) -> Tensor:
+        """Compute the four words of each block, `[..., 4]`."""
+        seed = self.seed[..., None]
         key = (seed & _WORD, ((seed >> 32) ^ self.purpose) & _WORD)
-        counter = (t & _WORD, client & _WORD, block, (t >> 32) & _WORD)
-        return philox(counter, key).flatten(-2)[..., :n]
+        return philox((t & _WORD, client & _WORD, block, (t >> 32) & _WORD), key)
 
     def key(self, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
         """Draw the seed of another stream, int64 `[...]`."""
@@ -108,7 +111,22 @@ class Stream:
 
     def uniform(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
         """Draw `n` numbers in (0, 1), float64 `[..., n]`, never 0 or 1, so that logarithms are finite."""
-        return self.words(n, t, client).double().add_(0.5).mul_(2.0**-32)
+        return _open_interval(self.words(n, t, client))
+
+    def uniform_at(self, position: Tensor, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
+        """Draw those numbers of a longer `uniform` that stand at some positions of its last axis, `[..., n]`.
+
+        What lies between them costs nothing.
+        """
+        device = self.seed.device
+        t, client = (_on(device, number)[..., None] for number in (t, client))
+        words = self._philox(position // 4, t, client).gather(-1, (position % 4)[..., None])[..., 0]
+        return _open_interval(words)
+
+    def uniform_64(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
+        """Draw `n` numbers in (0, 1] of twice as many bits, float64 `[..., n]`, for what is very unlikely."""
+        words = self.words(2 * n, t, client)
+        return (words[..., ::2].double() + _open_interval(words[..., 1::2])) * 2.0**-32
 
     def integers(
         self, n: int, t: int | Tensor = 0, client: int | Tensor = 0, *, high: int | Tensor
@@ -124,6 +142,11 @@ class Stream:
     def permutation(self, n: int, t: int | Tensor = 0, client: int | Tensor = 0) -> Tensor:
         """Draw a random order of `range(n)`, `[..., n]`."""
         return self.uniform(n, t, client).argsort(dim=-1, stable=True)
+
+
+def _open_interval(words: Tensor) -> Tensor:
+    """Turn words into numbers in (0, 1), float64."""
+    return words.double().add_(0.5).mul_(2.0**-32)
 
 
 def _on(device: torch.device, number: int | Tensor) -> Tensor:

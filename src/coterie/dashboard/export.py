@@ -116,8 +116,9 @@ class _Answers:
         found = self._whole("clients", world)
         metric = Metric.of(found)
         merits = [np.inf if v is None else metric.gain(v, 0.0) for v in found["personal"]]
-        for client in dict.fromkeys([0, *np.argsort(merits, kind="stable").tolist()]):
-            query = {**world, "client": client}
+        numbers = found["numbers"] or range(len(merits))
+        for place in dict.fromkeys([0, *np.argsort(merits, kind="stable").tolist()]):
+            query = {**world, "client": numbers[place]}
             answer = self._whole("client", query)
             short = {name: answer[name][:_LONGEST] for name in ("neighbours", "events")}
             if not self._keep({_key("client", query): answer | short}):

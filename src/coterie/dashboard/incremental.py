@@ -15,6 +15,7 @@ from coterie.core.errors import RunError
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.jsonl_index import JsonlIndex
 from coterie.runs.metrics import SCORES
+from coterie.runs.roster import Roster
 from coterie.storage.files import as_run_error
 
 __all__ = ["Evaluations", "ExchangesRead", "bisection_order", "deadline"]
@@ -111,7 +112,7 @@ class ExchangesRead:
             self._forget()
         return self.index.worlds
 
-    def read(self, world: int, clients: int, enough: Callable[[], bool]) -> tuple[ExchangeHistory, float]:
+    def read(self, world: int, clients: Roster, enough: Callable[[], bool]) -> tuple[ExchangeHistory, float]:
         """Read on until `enough` says so: the history so far, and which share of the whole that is."""
         if world not in self._histories and self.large:
             self._histories[world] = ExchangeHistory(clients)
@@ -133,7 +134,7 @@ class ExchangesRead:
             return self.latest(world, clients), share
         return history, share
 
-    def latest(self, world: int, clients: int) -> ExchangeHistory:
+    def latest(self, world: int, clients: Roster) -> ExchangeHistory:
         """Give what was written last, until there is much more."""
         size, history = self._latest.get(world, (0, ExchangeHistory(clients)))
         end = self._last_rows()

@@ -55,7 +55,7 @@ class OpenRun:
 
     def history(self, world: WorldMetrics, patience: float = PATIENCE) -> tuple[ExchangeHistory, float]:
         """Read on what the clients of a world heard: the history so far, and its share of the whole."""
-        return self.exchanges.read(world.world, len(world.group), deadline(patience))
+        return self.exchanges.read(world.world, world.roster, deadline(patience))
 
     @property
     def large(self) -> bool:
@@ -64,7 +64,7 @@ class OpenRun:
 
     def latest(self, world: WorldMetrics) -> ExchangeHistory:
         """Read only what the clients of a world heard last."""
-        return self.exchanges.latest(world.world, len(world.group))
+        return self.exchanges.latest(world.world, world.roster)
 
     def facts(self, world: WorldMetrics) -> tuple[Recorded, float]:
         """Read what may go with the gains of a world's clients, and the share of the exchanges known by then.

@@ -73,7 +73,7 @@ class StackedData:
         dtype: torch.dtype,
         *,
         holdouts: Sequence[float] | None = None,
-        numbers: Sequence[int] | None = None,
+        numbers: Tensor | None = None,
     ) -> StackedData:
         """Lay the federations of worlds end to end; equal pools are kept once.
 
@@ -89,23 +89,30 @@ class StackedData:
         sizes = torch.tensor([len(f.train.count) for f in federations])
 
         def part(splits: list[Split]) -> SplitIndex:
-            count = torch.cat([s.count for s in splits])
-            index = torch.cat([s.index + shift for s, shift in zip(splits, shifts, strict=True)])
-            label = torch.cat([s.label for s in splits])
-            if label.is_floating_point():
-                label = label.to(dtype)
-            parts = (index, label, count.cumsum(0) - count, count)
-            return SplitIndex(*(p.to(device) for p in parts))
+            """Lay splits end to end; what worlds have in common is there once, and found from each."""
+            begin: dict[tuple[int, int], int] = {}
+            indices, labels, firsts, at = [], [], [], 0
+            for s, shift in zip(splits, shifts, strict=True):
+                if (key := (id(s), shift)) not in begin:
+                    begin[key], at = at, at + len(s.index)
+                    indices.append(s.index + shift if shift else s.index)
+                    labels.append(s.label.to(dtype) if s.label.is_floating_point() else s.label)
+                firsts.append(s.count.cumsum(0) - s.count + begin[key])
+            counts = [s.count for s in splits]
+            return SplitIndex(*(_end_to_end(parts).to(device) for parts in (indices, labels, firsts, counts)))
 
         pool = torch.cat(list(pools.values()))
         every = torch.cat([torch.arange(int(n)) for n in sizes])
-        client = every if numbers is None else torch.tensor(numbers)
+        client = every if numbers is None else numbers
+        shuffled: dict[tuple[int, int], Split] = {}
         trains, helds = [], []
         shares = holdouts or [0.0] * len(seeds)
         for f, seed, share, who in zip(
             federations, seeds, shares, torch.split(client, sizes.tolist()), strict=True
         ):
-            trains.append(_shuffled(f.train, seed, who) if share else f.train)
+            if share and (its := (id(f.train), seed)) not in shuffled:
+                shuffled[its] = _shuffled(f.train, seed, who)
+            trains.append(shuffled[its] if share else f.train)
             helds.append(held_out(f.train.count, share) if share else torch.zeros_like(f.train.count))
         return cls(
             pool=pool.to(device, dtype if pool.is_floating_point() else None),
@@ -160,6 +167,11 @@ class StackedData:
         held = mask & (at - self.train.first[clients, None] >= (size - self.held[clients])[:, None])
         x, y = self.samples(self.train, at)
         return Probe(x, y, mask, size.to(self.dtype), held)
+
+
+def _end_to_end(parts: Sequence[Tensor]) -> Tensor:
+    """Concatenate; a single one is not copied, for of very many clients it is large."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _shuffled(split: Split, seed: int, client: Tensor) -> Split:

@@ -33,11 +33,14 @@ class Checkpoint(NamedTuple):
     mark: dict[str, int]
     """Sizes of the run's append-only files."""
     tensors: Tensors
+    large: bool = False
+    """True if a world has more clients than `core.graph.SMALL`; before what is drawn and remembered of so
+    many was bounded, there was no such mark."""
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
     """Put it in place of the one before."""
-    facts = {k: v for k, v in checkpoint._asdict().items() if k != "tensors"}
+    facts = {k: v for k, v in checkpoint._asdict().items() if k != "tensors" and (v or k != "large")}
     try:
         saved.save(path, FORMAT, facts, checkpoint.tensors)
     except (OSError, SafetensorError) as error:
@@ -47,8 +50,8 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         ) from None
 
 
-def load(path: Path, fingerprint: str, data: str) -> Checkpoint:
-    """Read a checkpoint of this very experiment on these very samples."""
+def load(path: Path, fingerprint: str, data: str, large: bool | None = None) -> Checkpoint:
+    """Read a checkpoint of this very experiment on these very samples; `large`: as it must be, if given."""
     try:
         form, facts, tensors = saved.load(path, FORMAT)
         if form != FORMAT:
@@ -70,5 +73,10 @@ def load(path: Path, fingerprint: str, data: str) -> Checkpoint:
         raise CheckpointError(
             f"{path} was made with other data: the samples in the data folder have changed since; "
             "bring them back, or start again in another folder with --out"
+        )
+    if large is not None and found.large != large:
+        raise CheckpointError(
+            f"{path} is of so large a population that the version of coterie that wrote it draws exchanges "
+            "in another way; resume with that version, or start anew in another folder with --out"
         )
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from coterie.core.types import State, Tensors
 from coterie.engine.analytic import analytic_model
 from coterie.engine.batches import SplitIndex, StackedData
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
-from coterie.engine.memory_budget import chunk_size
+from coterie.engine.memory_budget import chunk_size, nbytes
 
 __all__ = ["Predictor", "measure", "measurements", "predictors", "tested", "verdicts"]
 
@@ -39,28 +39,41 @@ class Predictor(NamedTuple):
         return cls(clients, state, lambda _, states, x: _logits(task, states, x), state)
 
 
-def predictors(stack: Stack, clients: Clients, t: int) -> list[Predictor]:
-    """Part a stack by how its algorithms predict; if all score by the outputs of `params`, not at all."""
+def predictors(stack: Stack, clients: Clients, t: int) -> Iterator[Predictor]:
+    """Part a stack by how its algorithms predict; if all score by the outputs of `params`, not at all.
+
+    Where a method names a model of its own, some clients at a time have theirs made.
+    """
     if not any(g.overrides("model") or g.overrides("predict") for g in stack.groups):
-        return [Predictor.plain(stack.task, slice(0, stack.size), clients.whole)]
-    return [
-        Predictor(group.clients, state, partial(_predict, stack, group, t), tested(group, state))
-        if group.overrides("predict")
-        else Predictor.plain(stack.task, group.clients, tested(group, state))
-        for group, state in zip(stack.groups, clients.parts, strict=True)
-    ]
+        yield Predictor.plain(stack.task, slice(0, stack.size), clients.whole)
+        return
+    for group, whole in zip(stack.groups, clients.parts, strict=True):
+        first, size = group.clients.start, group.clients.stop - group.clients.start
+        step = chunk_size(sum(map(nbytes, take_clients(whole, 0)[:2])), stack.device)
+        for at in range(0, size, step if group.overrides("model") else size):
+            inside = slice(at, min(at + step, size) if group.overrides("model") else size)
+            some, state = slice(first + inside.start, first + inside.stop), take_clients(whole, inside)
+            model = tested(group._replace(hyper={k: v[inside] for k, v in group.hyper.items()}), state)
+            if group.overrides("predict"):
+                yield Predictor(some, state, partial(_predict, stack, group, t), model)
+            else:
+                yield Predictor.plain(stack.task, some, model)
 
 
-def measurements(task: Task, data: StackedData, parts: Sequence[Predictor]) -> dict[str, Tensor]:
+def measurements(task: Task, data: StackedData, parts: Iterable[Predictor]) -> dict[str, Tensor]:
     """Measure all clients, `[N]` for each column of `metrics.jsonl`; NaN where a client has no samples."""
     splits = {"personal": data.personal, "global": data.uniform, "validation": data.validation}
-    found = {}
-    for name, split in splits.items():
-        measured = [measure(task, data, split, part) for part in parts]
-        for number, metric in enumerate(task.kind.metrics):
-            column = f"{name}.{metric.name}" if number else name
-            found[column] = torch.cat([one[metric.name] for one in measured])
-    return found
+    found: dict[str, list[Tensor]] = {
+        f"{name}.{metric.name}" if number else name: []
+        for name in splits
+        for number, metric in enumerate(task.kind.metrics)
+    }
+    for part in parts:
+        for name, split in splits.items():
+            measured = measure(task, data, split, part)
+            for number, metric in enumerate(task.kind.metrics):
+                found[f"{name}.{metric.name}" if number else name].append(measured[metric.name])
+    return {column: torch.cat(values) for column, values in found.items()}
 
 
 def measure(task: Task, data: StackedData, split: SplitIndex, predictor: Predictor) -> Tensors:
@@ -73,7 +86,7 @@ def measure(task: Task, data: StackedData, split: SplitIndex, predictor: Predict
     }
 
 
-def verdicts(task: Task, data: StackedData, parts: Sequence[Predictor]) -> Tensor:
+def verdicts(task: Task, data: StackedData, parts: Iterable[Predictor]) -> Tensor:
     """Tell which personal test samples `[S]`, client after client, are right.
 
     Their losses where there is no right and wrong.

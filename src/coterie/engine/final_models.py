@@ -1,7 +1,8 @@
 """The final models of a stack in one safetensors file of the run folder, and what a model's card needs.
 
-For each world W, architecture A that m of its clients have (0 if all have one) and tensor k of the model that
-its method names (`Algorithm.model`): `W/A/k`, `[m, ...]`; in the facts, `clients` has the numbers of the m.
+For each world W, architecture A that m of its recorded clients have (0 if all have one) and tensor k of the
+model that its method names (`Algorithm.model`): `W/A/k`, `[m, ...]`; in the facts, `clients` has the numbers
+of the m. Recorded are all clients of a world, or a sample of very many (`coterie.federation.recording`).
 Kept beside the checkpoint, since that has the whole state, in the order of the engine, and no statistics.
 """
 
@@ -18,11 +19,21 @@ from coterie.core.data import Federation
 from coterie.core.errors import RunError
 from coterie.core.types import Tensors
 from coterie.engine.evaluation import tested
-from coterie.engine.layout import Clients, Stack
+from coterie.engine.layout import Clients, Stack, take_clients
 from coterie.engine.memory_budget import nbytes
 from coterie.storage import tensors as saved
 
-__all__ = ["MOST_BYTES", "FinalModel", "client_model", "find", "model_bytes", "path", "save"]
+__all__ = [
+    "MOST_BYTES",
+    "FinalModel",
+    "Models",
+    "client_model",
+    "collected",
+    "find",
+    "model_bytes",
+    "path",
+    "save",
+]
 
 FORMAT = "coterie-final-models-1"
 MOST_BYTES = 2 << 30
@@ -36,33 +47,55 @@ class FinalModel(NamedTuple):
     tensors: Tensors
 
 
+class Models(NamedTuple):
+    """The final models of some worlds."""
+
+    cards: dict[str, dict[str, Any]]
+    """Fields of `ModelCard`, by the world's number."""
+    clients: dict[str, list[list[int]]]
+    """The numbers of the clients of each architecture, by the world's."""
+    tensors: Tensors
+    """`[m, ...]` each, by `world/architecture/name`"""
+
+
 def path(folder: Path, stack: int) -> Path:
     """Name the file of a stack's final models in a run folder."""
     return folder / f"models-{stack}.safetensors"
 
 
 def model_bytes(stack: Stack) -> int:
-    """Count the bytes of the final models of all worlds of a stack."""
-    return sum(one.size * sum(map(nbytes, one.task.given())) for one in stack.together)
+    """Count the bytes of the final models of the recorded clients of all worlds of a stack."""
+    return sum(
+        int(m.recorded[m.numbers].sum()) * sum(map(nbytes, one.task.given()))
+        for one in stack.together
+        for m in one.members
+    )
 
 
-def save(file: Path, parts: Sequence[tuple[Stack, Clients]]) -> None:
-    """Write the models of all worlds of a stack and those together with it, as they are now."""
+def collected(parts: Sequence[tuple[Stack, Clients]]) -> Models:
+    """Collect the recorded clients' models of a stack's worlds and of those together with it."""
     tensors: Tensors = {}
     cards: dict[str, dict[str, Any]] = {}
     numbers: dict[str, list[list[int]]] = {}
     for place, (stack, clients) in enumerate(parts):
         for group, state in zip(stack.groups, clients.parts, strict=True):
-            model = tested(group, state)
             for member in group.members:
-                first, world = group.clients.start, str(member.id)
-                own = slice(member.clients.start - first, member.clients.stop - first)
+                kept, world = member.recorded[member.numbers].nonzero()[:, 0], str(member.id)
+                first = member.clients.start - group.clients.start
+                own = stack.to_device(kept + first) if member.sampled else slice(first, first + member.size)
+                hyper = {k: v[own] for k, v in group.hyper.items()}
+                model = tested(group._replace(hyper=hyper), take_clients(state, own))
                 every = {**model.params, **model.buffers}
-                tensors |= {f"{world}/{place}/{k}": v[own] for k, v in every.items()}
+                tensors |= {f"{world}/{place}/{k}": v for k, v in every.items()}
                 cards[world] = _card(member.federation, stack.dtype)
-                numbers.setdefault(world, []).append(member.numbers.tolist())
+                numbers.setdefault(world, []).append(member.numbers[kept].tolist())
+    return Models(cards, numbers, tensors)
+
+
+def save(file: Path, models: Models) -> None:
+    """Write the models of all worlds of a stack and those together with it."""
     try:
-        saved.save(file, FORMAT, {"cards": cards, "clients": numbers}, tensors)
+        saved.save(file, FORMAT, {"cards": models.cards, "clients": models.clients}, models.tensors)
     except (OSError, SafetensorError) as error:
         raise RunError(
             f"cannot write the final models {file}: {error}; make room and continue with --resume, or do "

@@ -8,8 +8,9 @@ numbers, each from the start of another slice of axis N:
     stack   its place on axis N: `StackedData`, `Clients.whole`, losses, blocks of clients that step together
     group   from `AlgorithmGroup.clients`: `Clients.parts`, the group's `hyper`, `Deliveries` of an exchange
     range   from `ClientRange.clients`, those that step alike: the range's `state` and `hyper`
-    world   from `WorldSlot.clients`, its own name: random streams, slots of rows of W, all that is written;
-            `WorldSlot.numbers` has them, since only some of a world's clients may be in the stack
+    world   from `WorldSlot.clients`, its own name: random streams, slots of rows of W (unless the population
+            is large: `RowSlots`), all that is written; `WorldSlot.numbers` has them, since only some of a
+            world's clients may be in the stack
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from coterie.core.support.toml import flat
 from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Start, State, Tensors
 from coterie.engine.batches import StackedData
-from coterie.engine.memory_budget import split_to_fit, world_bytes
+from coterie.engine.memory_budget import device_memory, split_to_fit, world_bytes
+from coterie.engine.row_slots import RowSlots
 from coterie.experiment import Experiment, World
+from coterie.federation import recorded
 from coterie.schedule import Schedule
 
 __all__ = [
@@ -71,11 +74,18 @@ class WorldSlot(NamedTuple):
     """Cache key: worlds of a stack with the same key draw the same meetings."""
     numbers: Tensor
     """`[m]` int64: the clients' numbers in their world: all, or those of the stack's architecture."""
+    recorded: Tensor
+    """`[M]` bool: the clients of the whole world that are recorded one by one."""
 
     @property
     def size(self) -> int:
         """m, the clients that are in this stack."""
         return len(self.numbers)
+
+    @property
+    def sampled(self) -> bool:
+        """True if only a sample of the world's clients is recorded one by one."""
+        return not bool(self.recorded.all())
 
 
 class AlgorithmGroup(NamedTuple):
@@ -143,7 +153,7 @@ class Stack:
             m.world.experiment.exchange.holdout if m.algorithm.holds_out else 0.0 for m in self.members
         ]
         probe = self.experiment.exchange.probe
-        numbers = torch.cat([m.numbers for m in self.members]).tolist()
+        numbers = torch.cat([m.numbers for m in self.members])
         return StackedData.of(
             federations, seeds, probe, self.device, self.dtype, holdouts=holdouts, numbers=numbers
         )
@@ -181,6 +191,11 @@ class Stack:
         return self.experiment.train.iterations
 
     @property
+    def large(self) -> bool:
+        """True if a world has more clients than a small population."""
+        return any(m.schedule.large for m in self.members)
+
+    @property
     def size(self) -> int:
         """N, the clients of all worlds."""
         return int(self.groups[-1].clients.stop)
@@ -191,13 +206,15 @@ class Stack:
 
     def initial(self) -> Clients:
         """Make every client's state before the first iteration."""
-        width = max(m.schedule.clients for m in self.members)
+        width = max(m.schedule.slots for m in self.members)
         first = cache(partial(first_model, self.task))  # worlds of one seed begin with the same
-        states = []
-        for group in self.groups:
+
+        def begun(group: AlgorithmGroup) -> State:
             starts, ctx = self._starts(group, width, first), self.context("init", 0, group.clients)
-            states.append(group.vmapped(self.task, "init")(group.hyper, starts, ctx))
-        return Clients.of(self.groups, states)
+            state: State = group.vmapped(self.task, "init")(group.hyper, starts, ctx)
+            return state
+
+        return Clients.of(self.groups, begun)
 
     def _starts(self, group: AlgorithmGroup, width: int, first: FirstModel) -> Start:
         """Make what all clients of a group begin with."""
@@ -212,25 +229,27 @@ class Stack:
 
     def _start(self, member: WorldSlot, width: int, first: FirstModel) -> Start:
         """Make what the clients of one world begin with."""
-        how, world = member.world.experiment.train.init, member.schedule.clients
+        how, slots = member.world.experiment.train.init, member.schedule.slots
         clients = member.numbers.tolist() if how == "independent" else [0]
         models = [first(how, member.world.seed, client) for client in clients]
         proxy = first_proxy(self.task, how, member.world.seed)
-        return self.start(models, proxy, member.federation.group, member.numbers, world, width)
+        everybody = slots == member.schedule.clients
+        own = member.numbers if everybody else torch.zeros_like(member.numbers)
+        return self.start(models, proxy, member.federation.group, own, slots, width)
 
     def start(
         self,
         models: Sequence[FirstTensors],
         proxy: FirstTensors,
         group: Tensor,
-        numbers: Tensor,
-        world: int,
+        own: Tensor,
+        slots: int,
         width: int,
     ) -> Start:
         """Stack θ(0), one model for each of m clients or one for all, and first rows of W `[m, width]`.
 
         `proxy`: the first model of the proxy, if there is one; `group` `[m]`: the clients' true groups;
-        `numbers` `[m]`: theirs in a world of so many.
+        `own` `[m]`: the slots of their rows that are their own, of so many slots.
         """
         m = len(group)
 
@@ -238,8 +257,8 @@ class Stack:
             tensors = {k: torch.stack([model[part][k] for model in models]) for k in models[0][part]}
             return {k: self._home(v.expand(m, *v.shape[1:])) for k, v in tensors.items()}
 
-        row = first_row(numbers, world, self.dtype)
-        rows = torch.nn.functional.pad(row, (0, width - world))
+        row = first_row(own, slots, self.dtype)
+        rows = torch.nn.functional.pad(row, (0, width - slots))
         proxies = stacked([proxy], 0), stacked([proxy], 1)
         return Start(stacked(models, 0), stacked(models, 1), self._home(rows), self._home(group), proxies)
 
@@ -260,17 +279,32 @@ class Clients:
     """`[N, ...]`, without memory and rows"""
     parts: tuple[State, ...]
     """`[n, ...]` of each group, with its algorithm's memory and rows"""
+    slots: tuple[RowSlots | None, ...]
+    """Whose entries the rows of each group hold; None: number 3 in its world is in slot 3"""
 
     @classmethod
-    def of(cls, groups: Sequence[AlgorithmGroup], states: Sequence[State]) -> Clients:
-        params = {k: _end_to_end([s.params[k] for s in states]) for k in states[0].params}
-        buffers, optim = ({k: torch.cat([s[i][k] for s in states]) for k in states[0][i]} for i in (1, 2))
-        whole = State(params, buffers, optim, {}, {})
-        parts = (
-            take_clients(whole, g.clients)._replace(memory=_apart(s.memory), rows=_apart(s.rows))
-            for g, s in zip(groups, states, strict=True)
+    def of(cls, groups: Sequence[AlgorithmGroup], begun: Callable[[AlgorithmGroup], State]) -> Clients:
+        """Lay out what each group begins with, one after the other, for it may be most of the memory."""
+        whole, own = State({}, {}, {}, {}, {}), []
+        for group in groups:
+            state = begun(group)
+            own.append({"memory": _apart(state.memory), "rows": _apart(state.rows)})
+            state = state._replace(memory={}, rows={})
+            if len(groups) == 1:  # the only one is not copied, but for a tensor under two names
+                whole = state._replace(
+                    params={k: v.contiguous() for k, v in state.params.items()},
+                    buffers=_apart(state.buffers),
+                    optim=_apart(state.optim),
+                )
+            else:
+                if not whole.params:
+                    whole = State(*(_room(part, groups[-1].clients.stop) for part in state))
+                write_clients(whole, group.clients, state)
+            del state
+        parts = tuple(
+            take_clients(whole, g.clients)._replace(**its) for g, its in zip(groups, own, strict=True)
         )
-        return cls(whole, tuple(parts))
+        return cls(whole, parts, tuple(_row_slots(g, part) for g, part in zip(groups, parts, strict=True)))
 
     def tensors(self) -> Tensors:
         """Name everything, for a checkpoint."""
@@ -281,7 +315,12 @@ class Clients:
             for name in ("memory", "rows")
             for k, v in getattr(part, name).items()
         }
-        return {**whole, **own}
+        slots = {
+            f"slots/{i}/{k}": v
+            for i, table in enumerate(self.slots)
+            for k, v in (table.tensors() if table else {}).items()
+        }
+        return {**whole, **own, **slots}
 
 
 _ALIKE = ("train", "exchange.every", "exchange.probe", "evaluate")
@@ -302,10 +341,22 @@ class Cast(NamedTuple):
     """One for each architecture that some client has."""
     architecture: Tensor
     """`[M]` int64: the place of each client's among them"""
+    rank: int = 0
+    """Which of the processes this is, if several share the clients."""
+    ranks: int = 1
 
     def clients(self, place: int) -> Tensor:
-        """Number the clients that have one of the architectures, `[m]`."""
+        """Number the clients of this process that have one of the architectures, `[m]`, ascending."""
+        every = self.everybody(place)
+        return every[len(every) * self.rank // self.ranks : len(every) * (self.rank + 1) // self.ranks]
+
+    def everybody(self, place: int) -> Tensor:
+        """Number all clients that have one of the architectures."""
         return (self.architecture == place).nonzero()[:, 0]
+
+    def most(self, place: int) -> int:
+        """Count those of one architecture in the process that has most of them."""
+        return -(-len(self.everybody(place)) // self.ranks)
 
 
 def stacks(
@@ -315,12 +366,15 @@ def stacks(
     device: torch.device,
     dtype: torch.dtype,
     notice: Callable[[str], None] | None = None,
+    memory: int | None = None,
 ) -> list[Stack]:
     """Group worlds into as few stacks as their shapes, phases and memory allow, in their order.
 
-    Of worlds with several architectures there is a stack of the first, with `others`.
+    Of worlds with several architectures there is a stack of the first, with `others`. `memory`: bytes of the
+    smallest device, if there are several, so that all processes make the same stacks.
     """
     together: dict[Any, list[int]] = {}
+    schedules = _schedules(worlds)
     for i, (world, cast) in enumerate(zip(worlds, casts, strict=True)):
         settings = flat(world.experiment.model_dump(include={key.partition(".")[0] for key in _ALIKE}))
         models = tuple(id(task) for task in cast.tasks)
@@ -330,65 +384,90 @@ def stacks(
     for ids in together.values():
         needs = [
             sum(
-                world_bytes(worlds[i], federations[i], task, len(casts[i].clients(place)))
+                world_bytes(worlds[i], federations[i], task, casts[i].most(place), schedules[i].slots, device)
                 for place, task in enumerate(casts[i].tasks)
             )
             for i in ids
         ]
-        parts = split_to_fit(needs, [worlds[i].experiment.data.clients for i in ids], device)
+        counts = [worlds[i].experiment.data.clients for i in ids]
+        parts = split_to_fit(needs, counts, memory or device_memory(device), casts[ids[0]].ranks)
         if len(parts) > 1 and notice:
             notice(f"too little memory for all {len(ids)} worlds at once, so in {len(parts)} parts")
         for part in parts:
-            some = [(ids[k], worlds[ids[k]], federations[ids[k]], casts[ids[k]]) for k in part]
+            some = [
+                _Dealt(i, worlds[i], federations[i], casts[i], schedules[i]) for i in (ids[k] for k in part)
+            ]
             lead, *others = (_stack(some, place, device, dtype) for place in range(len(casts[ids[0]].tasks)))
             found.append(dataclasses.replace(lead, others=tuple(others)))
     return found
 
 
+class _Dealt(NamedTuple):
+    """A world with all that it is laid out from."""
+
+    id: int
+    world: World
+    federation: Federation
+    cast: Cast
+    schedule: Schedule
+
+
+def _meeting_key(world: World) -> str:
+    e = world.experiment
+    return f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
+
+
+def _schedules(worlds: Sequence[World]) -> list[Schedule]:
+    """Make the schedules of worlds; those that differ in their method only share one."""
+    made: dict[str, Schedule] = {}
+    found = []
+    for world in worlds:
+        e = world.experiment
+        if (same := f"{_meeting_key(world)} {e.train!r} {e.attack!r}") not in made:
+            made[same] = Schedule.of(e, world.seed)
+        found.append(made[same])
+    return found
+
+
 def _stack(
-    worlds: Sequence[tuple[int, World, Federation, Cast]],
+    worlds: Sequence[_Dealt],
     place: int,
     device: torch.device,
     dtype: torch.dtype,
 ) -> Stack:
     """Stack the clients of some worlds that have the architecture of this place."""
-    alike: dict[Any, list[tuple[int, World, Federation, Cast, Algorithm]]] = {}
-    for i, world, federation, cast in worlds:
-        algorithm = world.algorithm
+    alike: dict[Any, list[tuple[_Dealt, Algorithm]]] = {}
+    for dealt in worlds:
+        world, algorithm = dealt.world, dealt.world.algorithm
         # Those with the default local step come first: they can take that step together.
         own_step = type(algorithm).local is not Algorithm.local
         options, precision = repr(_options(algorithm, numbers=False)), world.experiment.exchange.precision
         key = (own_step, type(algorithm), options, _attack(world), precision)
-        alike.setdefault(key, []).append((i, world, federation, cast, algorithm))
+        alike.setdefault(key, []).append((dealt, algorithm))
     groups: list[AlgorithmGroup] = []
-    schedules: dict[str, Schedule] = {}  # worlds that differ in their method only share one
     at = 0
     for _, items in sorted(alike.items(), key=lambda item: item[0][0]):
         members, first = [], at
-        for i, world, federation, cast, algorithm in items:
-            e, numbers = world.experiment, cast.clients(place)
-            meeting_key = f"{world.seed} {e.data.clients} {e.exchange!r} {e.population!r}"
-            same = f"{meeting_key} {e.train!r} {e.attack!r}"
-            if same not in schedules:
-                schedules[same] = Schedule.of(e, world.seed)
+        for (i, world, federation, cast, schedule), algorithm in items:
+            numbers = cast.clients(place)
             clients = slice(at, at + len(numbers))
-            own = federation if len(cast.tasks) == 1 else federation.of(numbers)
-            members.append(
-                WorldSlot(i, world, algorithm, own, schedules[same], clients, meeting_key, numbers)
-            )
+            own = federation if len(numbers) == world.experiment.data.clients else federation.of(numbers)
+            meeting_key, kept = _meeting_key(world), recorded(world.experiment.data.clients, world.seed)
+            members.append(WorldSlot(i, world, algorithm, own, schedule, clients, meeting_key, numbers, kept))
             at = clients.stop
+        lead, algorithm = items[0]
         groups.append(
             AlgorithmGroup(
-                items[0][4],
+                algorithm,
                 _vectors(members, device, dtype),
                 tuple(members),
                 slice(first, at),
-                _attack(items[0][1]),
+                _attack(lead.world),
                 torch.cat([m.world.attackers[m.numbers] for m in members]),
-                items[0][1].experiment.exchange.precision,
+                lead.world.experiment.exchange.precision,
             )
         )
-    return Stack(worlds[0][3].tasks[place], tuple(groups), device, dtype)
+    return Stack(worlds[0].cast.tasks[place], tuple(groups), device, dtype)
 
 
 def _attack(world: World) -> Attack | None:
@@ -422,6 +501,17 @@ def _proxies(parts: Sequence[FirstTensors]) -> FirstTensors:
     """Concatenate the parameters and the buffers of proxies on the axis of clients."""
     params, buffers = ({k: _end_to_end([p[i][k] for p in parts]) for k in parts[0][i]} for i in (0, 1))
     return params, buffers
+
+
+def _row_slots(group: AlgorithmGroup, state: State) -> RowSlots | None:
+    """Lay out the slots of a group's rows."""
+    slots = [(m.schedule.slots, m.schedule.clients) for m in group.members]
+    return RowSlots.of([m.numbers for m in group.members], slots, state)
+
+
+def _room(tensors: Tensors, clients: int) -> Tensors:
+    """Make room for the tensors of so many clients."""
+    return {k: v.new_empty(clients, *v.shape[1:]) for k, v in tensors.items()}
 
 
 def _apart(tensors: Tensors) -> Tensors:

@@ -15,14 +15,25 @@ from coterie.core.sampling import context, first_proxy, first_row
 from coterie.core.tasks.task import Task
 from coterie.core.types import Start, State
 from coterie.core.validation import ValidatingAlgorithm
+from coterie.engine.row_slots import SLOT_BYTES
 from coterie.experiment import World
 
-__all__ = ["check_clients_fit", "chunk_size", "models_carried", "nbytes", "split_to_fit", "world_bytes"]
+__all__ = [
+    "check_clients_fit",
+    "chunk_size",
+    "device_memory",
+    "models_carried",
+    "nbytes",
+    "split_to_fit",
+    "world_bytes",
+]
 
-BYTES_PER_CLIENT = 500
-"""Bytes that dealing takes for each client, whatever the client gets."""
+BYTES_PER_CLIENT = 1000
+"""Bytes that dealing takes for each client, whatever the client gets, about."""
 COPIES = 3
-"""A model, its gradient, and the model after the step."""
+"""On a GPU: a model, its gradient, and the model after the step."""
+COPIES_ON_CPU = 2
+"""A model, and the one it is laid out from: only the few clients of a block have gradients at a time."""
 MODEL_SHARE = 0.8
 """Share of the memory for models; the rest is for data and temporary tensors."""
 TEMPORARY_BYTES = 256 << 20
@@ -46,7 +57,7 @@ def models_carried(state: State, slots: int) -> float:
 
 def chunk_size(each: int, device: torch.device) -> int:
     """Count how many things of `each` bytes fit the budget of temporary tensors."""
-    room = max(TEMPORARY_BYTES, _memory(device) // 64) if device.type == "cuda" else TEMPORARY_BYTES
+    room = max(TEMPORARY_BYTES, device_memory(device) // 64) if device.type == "cuda" else TEMPORARY_BYTES
     return max(1, room // max(1, each))
 
 
@@ -54,32 +65,43 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
     """Refuse so many clients that the numbers of their samples alone do not fit."""
     federations = {(w.seed, w.experiment.data.model_dump_json()): w.experiment for w in worlds}
     need = sum(e.data.clients * (BYTES_PER_CLIENT + 16 * e.evaluate.uniform) for e in federations.values())
+    clients, have = sum(e.data.clients for e in federations.values()), device_memory(torch.device("cpu"))
     _refuse_above(
         need,
-        _memory(torch.device("cpu")),
-        f"{sum(e.data.clients for e in federations.values()):,} clients and their samples",
-        "use a smaller data.clients or evaluate.uniform, or fewer seeds",
+        have,
+        f"{clients:,} clients and their samples",
+        f"about {clients * have // max(1, need):,} fit here without models; use a smaller data.clients or "
+        "evaluate.uniform, or fewer seeds",
     )
 
 
-def world_bytes(world: World, federation: Federation, task: Task, count: int) -> int:
-    """Count the bytes of so many of a world's clients: states, gradients, mini-batches, probes."""
-    clients, e = world.experiment.data.clients, world.experiment
-    state = _first_state(world, task)
+def world_bytes(
+    world: World, federation: Federation, task: Task, count: int, slots: int, device: torch.device
+) -> int:
+    """Count the bytes of so many of a world's clients: states and, on a GPU, gradients, mini-batches, probes.
+
+    `slots`: entries of a client's rows.
+    """
+    e = world.experiment
+    state = _first_state(world, task, slots)
     number = next(iter(state.params.values())).element_size()
-    samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
-    each = number * samples * federation.pool[0].numel()
-    each += (COPIES - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
-    each += max(number * clients, sum(map(nbytes, state[3:])))  # all begin with a row of W
+    each = (COPIES_ON_CPU - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
+    if device.type != "cpu":
+        samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
+        each += number * samples * federation.pool[0].numel()
+        each += (COPIES - COPIES_ON_CPU) * nbytes(state.params)
+    each += max(number * slots, sum(map(nbytes, state[3:])))  # all begin with a row of W
+    if state.rows and slots < e.data.clients:
+        each += SLOT_BYTES * slots
     if world.algorithm.feeds_back:
         each += sum(map(nbytes, state[:2]))
     return count * each
 
 
-def _first_state(world: World, task: Task) -> State:
+def _first_state(world: World, task: Task, slots: int) -> State:
     """Make the state of one client of a world."""
     label, (params, buffers) = f"methods.{world.label}", task.given()
-    row = first_row(0, world.experiment.data.clients, next(iter(params.values())).dtype)
+    row = first_row(0, slots, next(iter(params.values())).dtype)
     ctx = context("init", world.seed, 0, 0, last=0, every=1)
     with user_code(f"{label}: init failed"):
         algorithm = ValidatingAlgorithm(inner=world.algorithm, its=label)
@@ -87,16 +109,21 @@ def _first_state(world: World, task: Task) -> State:
         return algorithm.init(task, Start(params, buffers, row, torch.tensor(0), proxy), ctx)
 
 
-def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.device) -> list[range]:
-    """Split worlds into as few parts as their order allows, each of which fits."""
-    have = int(_memory(device) * MODEL_SHARE)
+def split_to_fit(needs: Sequence[int], clients: Sequence[int], memory: int, devices: int = 1) -> list[range]:
+    """Split worlds into as few parts as their order allows, each of which fits.
+
+    `needs`: the bytes that each world takes on the fullest of so many `devices`, which has `memory` bytes.
+    """
+    have = int(memory * MODEL_SHARE)
     for need, count in zip(needs, clients, strict=True):
+        some = f"{devices} devices" if devices > 1 else "one device"
+        enough = -(-need * devices // max(1, have))
         _refuse_above(
             need,
             have,
-            f"the models of {count:,} clients and their batches",
-            f"about {count * have // max(1, need):,} such clients fit; use a smaller data.clients, model, "
-            "train.batch or exchange.probe",
+            f"the models of {-(-count // devices):,} clients and their batches",
+            f"about {count * have // max(1, need):,} such clients fit on {some}; use --devices {enough}, "
+            "or a smaller data.clients, model, train.batch or exchange.probe",
         )
     parts, first, held = [], 0, 0
     for i, need in enumerate(needs):
@@ -107,7 +134,8 @@ def split_to_fit(needs: Sequence[int], clients: Sequence[int], device: torch.dev
     return [*parts, range(first, len(needs))]
 
 
-def _memory(device: torch.device) -> int:
+def device_memory(device: torch.device) -> int:
+    """Count the bytes of memory of a device, or of this machine."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,12 +16,13 @@ from torch import Tensor
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.exchanges.crossing import Crossings
 from coterie.engine.exchanges.deliveries import Act, Meetings
+from coterie.engine.exchanges.post import Local, Post
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack, WorldSlot
-from coterie.engine.simulator import PER_SAMPLE, Simulator, packed, restore_tensors
+from coterie.engine.simulator import PER_SAMPLE, Simulator, restore_tensors, written
 from coterie.engine.sinks import Progress
 
-__all__ = ["MixedSimulator", "simulator_of"]
+__all__ = ["MixedSimulator", "Part", "simulator_of", "together"]
 
 
 def simulator_of(
@@ -37,11 +38,15 @@ class MixedSimulator:
     """The stacks of worlds with several architectures on their way from t = 0 to T."""
 
     def __init__(
-        self, stack: Stack, execution: Callable[[Stack], Execution], progress: Progress | None = None
+        self,
+        stack: Stack,
+        execution: Callable[[Stack], Execution],
+        progress: Progress | None = None,
+        post: Post | None = None,
     ) -> None:
         self.stack = stack
         self.parts = [Simulator(one, execution(one), progress) for one in stack.together]
-        self.exchanges = Crossings([part.exchanges for part in self.parts])
+        self.exchanges = Crossings([part.exchanges for part in self.parts], post or Local())
         for part in self.parts:
             part.draw_ahead = self.exchanges.foresee
         self.bytes = torch.zeros(len(stack.members), dtype=torch.int64)
@@ -103,10 +108,10 @@ class MixedSimulator:
         for i, (found, members) in enumerate(
             zip(zip(*measured, strict=True), zip(*slots, strict=True), strict=True)
         ):
-            row = _together(found, members)
+            row = together(found, list(map(Part.of, members)))
             row["bytes"] += int(self.bytes[i])
             row["gradients"] += int(self.exchange_gradients[i])
-            rows.append(row)
+            rows.append(written(row, self.stack.task.kind))
         return rows
 
     def last(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -114,7 +119,7 @@ class MixedSimulator:
         verdicts = zip(*(part.verdicts() for part in self.parts), strict=True)
         slots = zip(*(part.stack.members for part in self.parts), strict=True)
         return [
-            {**row, **_together(found, members)}
+            {**row, **written(together(found, list(map(Part.of, members))), self.stack.task.kind)}
             for row, found, members in zip(rows, verdicts, slots, strict=True)
         ]
 
@@ -124,13 +129,29 @@ class MixedSimulator:
         for part in self.parts:
             for m in part.stack.members:
                 found[m.id][m.numbers] = part.sound[m.clients]
-        return found
+        return self.exchanges.post.sound(found)
 
 
-def _together(rows: Sequence[dict[str, Any]], members: Sequence[WorldSlot]) -> dict[str, Any]:
-    """Make one row of a world of those of its architectures, lists in the order of its clients."""
-    numbers = torch.cat([m.numbers for m in members])
-    order, clients = numbers.argsort().tolist(), len(numbers)
+class Part(NamedTuple):
+    """Some clients of a world, as rows name them."""
+
+    size: int
+    """So many they are."""
+    numbers: Tensor
+    """`[m]` int64: those of them that are recorded, in their world"""
+    tests: Tensor
+    """`[m]` int64: personal test samples of each of these"""
+
+    @classmethod
+    def of(cls, slot: WorldSlot) -> Part:
+        some = slot.recorded[slot.numbers]
+        return cls(slot.size, slot.numbers[some], slot.federation.personal.count[some])
+
+
+def together(rows: Sequence[dict[str, Any]], parts: Sequence[Part]) -> dict[str, Any]:
+    """Make one row of a world of those of its parts, lists in the order of its clients."""
+    order = torch.cat([part.numbers for part in parts]).argsort().tolist()
+    clients = sum(part.size for part in parts)
     row: dict[str, Any] = {}
     for key, first in rows[0].items():
         values = [one[key] for one in rows]
@@ -139,11 +160,13 @@ def _together(rows: Sequence[dict[str, Any]], members: Sequence[WorldSlot]) -> d
         elif key == "diverged":
             row[key] = sorted(chain(*values))
         elif key == "models_carried":
-            row[key] = sum(v * m.size for v, m in zip(values, members, strict=True)) / clients
+            row[key] = sum(v * p.size for v, p in zip(values, parts, strict=True)) / clients
         elif key in PER_SAMPLE:
-            counts = torch.cat([m.federation.personal.count for m in members])
-            parts = torch.split(torch.cat(values), counts.tolist())
-            row[key] = packed(torch.cat([parts[i] for i in order]))
+            counts = torch.cat([part.tests for part in parts])
+            samples = torch.split(torch.cat(values), counts.tolist())
+            row[key] = torch.cat([samples[i] for i in order])
+        elif key == "all":
+            row[key] = {k: torch.cat([one[k] for one in values]) for k in first}
         elif isinstance(first, list):
             every = list(chain(*values))
             row[key] = [every[i] for i in order]

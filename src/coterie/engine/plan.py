@@ -8,14 +8,17 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from coterie.core.data import Federation, Split
 from coterie.core.errors import ConfigError
+from coterie.core.graph import SMALL
 from coterie.core.models.batching import batched_or_alone
 from coterie.core.models.model_factory import acquainted, build_task, with_proxy
 from coterie.core.tasks.task import Alone, Task
@@ -24,6 +27,7 @@ from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
 from coterie.engine.layout import Cast, Stack, stacks
 from coterie.engine.memory_budget import check_clients_fit
+from coterie.engine.ranks import ALONE, Ranks
 from coterie.engine.sinks import Progress
 from coterie.experiment import Experiment, World
 from coterie.federation import Dealer, architectures
@@ -31,6 +35,8 @@ from coterie.storage.weights import ENDING, initial_weights
 
 __all__ = ["Plan", "choose_execution", "prepare", "tf32"]
 
+SHARED = 100
+"""Clients that hold a sample on average from which this is said."""
 WORTH_COMPILING = 2e10
 """Parameters x local steps x clients from which compiling wins more time than it takes."""
 
@@ -49,11 +55,11 @@ class Plan(NamedTuple):
         """Hash all samples, as the clients have and name them."""
         digest = hashlib.sha256()
         for pool in {id(f.pool): f.pool for f in self.federations}.values():
-            digest.update(pool.numpy().tobytes())
+            digest.update(pool.contiguous().numpy().data)
         for federation in self.federations:
             for split in (federation.train, federation.validation, federation.personal, federation.uniform):
                 for part in (split.index, split.label, split.count):
-                    digest.update(part.numpy().tobytes())
+                    digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()[:16]
 
     def notices(self) -> list[str]:
@@ -71,6 +77,8 @@ class Plan(NamedTuple):
             elif text := member.algorithm.unused_options(schedule.last):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
             found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
+            if not member.algorithm.pools:
+                found += _shared(member.federation)
         return list(dict.fromkeys(found))
 
 
@@ -100,6 +108,20 @@ def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
             yield f"samples are drawn again: {key} = {size}, but no client has over {samples}{less}"
 
 
+def _shared(federation: Federation) -> Iterator[str]:
+    """Say so where very many clients share each sample."""
+    index = federation.train.index
+    if len(index) < SHARED:  # quick, since it is asked of each world
+        return
+    samples = int((index.bincount() > 0).sum())
+    if len(index) >= SHARED * samples:
+        yield (
+            f"each of the {samples:,} training samples is held by {len(index) // samples:,} of the "
+            f"{len(federation.train.count):,} clients on average (data.overlap = true): what comes out is "
+            "how methods do in a large network, not on a large population"
+        )
+
+
 def prepare(
     experiment: Experiment,
     root: Path | None = None,
@@ -107,14 +129,17 @@ def prepare(
     *,
     worlds: Sequence[World] | None = None,
     tested: bool = True,
+    ranks: Ranks = ALONE,
 ) -> Plan:
     """Load the data, deal them, build the models and try each method on them.
 
-    `worlds`: others than those of the experiment. Without `tested`, clients have no test samples.
+    `worlds`: others than those of the experiment. Without `tested`, clients have no test samples. `ranks`:
+    the processes that share each world's clients.
     """
-    device, dtype = _device(experiment.device), getattr(torch, experiment.dtype)
+    device, dtype = _device(ranks.device(experiment.device)), getattr(torch, experiment.dtype)
     if progress:
-        progress.stage("dealing the data")
+        most = max(w.experiment.data.clients for w in worlds or experiment.worlds())
+        progress.stage("dealing the data" + (f" to {most:,} clients" if most > SMALL else ""))
     worlds = list(experiment.worlds() if worlds is None else worlds)
     check_clients_fit(worlds)
     dealer = Dealer(root)
@@ -123,11 +148,12 @@ def prepare(
         federations = _without_tests(federations)
     if progress:
         progress.stage("trying the model")
-    casts = _casts(worlds, federations, dtype)
-    found = stacks(worlds, federations, casts, device, dtype, progress.notice if progress else None)
+    casts = [_dealt(cast, ranks) for cast in _casts(worlds, federations, dtype)]
+    notice, memory = progress.notice if progress else None, ranks.memory(device)
+    found = stacks(worlds, federations, casts, device, dtype, notice, memory)
     for stack in found:
         for one in stack.together:
-            for group in one.groups:
+            for group in one.groups if ranks.lead else ():  # what fails for one fails for all
                 dry_run(one, group)
         if len(found) > 1:
             stack.free_data()
@@ -184,6 +210,7 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
                     weights=initial_weights(init, e.home),
                     freeze=e.train.freeze,
                     samples=(x, y),
+                    by_hand=partial(analytic_model, inputs=inputs),
                 )
             every.append(tasks[key])
         cast = _cast(every, architectures(world, federation))
@@ -203,10 +230,22 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
 
 def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
     """Leave out what nobody has; two entries with the same model are one architecture."""
-    had = list(dict.fromkeys(id(tasks[place]) for place in sorted(set(dealt.tolist()))))
+    had = list(dict.fromkeys(id(tasks[place]) for place in np.unique(dealt.numpy()).tolist()))
     numbers = torch.tensor([had.index(id(task)) if id(task) in had else -1 for task in tasks])
     by_id = {id(task): task for task in tasks}
     return Cast(tuple(by_id[i] for i in had), numbers[dealt])
+
+
+def _dealt(cast: Cast, ranks: Ranks) -> Cast:
+    """Give this process its share of a world's clients, of each architecture."""
+    fewest = min(len(cast.everybody(place)) for place in range(len(cast.tasks)))
+    if fewest < ranks.count:
+        which = f"client{'s'[: fewest != 1]}" + (" of one architecture" if len(cast.tasks) > 1 else "")
+        raise ConfigError(
+            f"{fewest} {which} cannot be dealt to {ranks.count} devices, each of which needs one; use "
+            f"--devices {fewest}, or a larger data.clients"
+        )
+    return cast._replace(rank=ranks.rank, ranks=ranks.count)
 
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:

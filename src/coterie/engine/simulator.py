@@ -18,6 +18,7 @@ from torch import Tensor
 
 from coterie.core.errors import CheckpointError, NoRoomError
 from coterie.core.registry import user_code
+from coterie.core.tasks.task_kind import TaskKind
 from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.cuda_graphs import RECORDED_BYTES, Recorder
@@ -34,10 +35,11 @@ from coterie.engine.execution import (
 )
 from coterie.engine.layout import Clients, Stack, take_clients, write_clients
 from coterie.engine.memory_budget import chunk_size, models_carried, nbytes
+from coterie.engine.population import over_all
 from coterie.engine.sinks import Progress
 from coterie.schedule import Phase
 
-__all__ = ["PER_SAMPLE", "Simulator", "packed", "restore_tensors"]
+__all__ = ["PER_SAMPLE", "Simulator", "packed", "restore_tensors", "written"]
 
 BLOCK_BYTES = 4 << 20
 """On a CPU: models of clients that step together; about what stays in the cache."""
@@ -46,6 +48,8 @@ OWN = 2
 LONGEST = 32
 """The most local steps taken between two looks at the clock."""
 CONTEXT = len(Context._fields)
+MOST_NAMED = 20
+"""Clients that are named when they diverge at once."""
 PER_SAMPLE = ("correct", "sample_losses")
 """Keys of `metrics.jsonl` with one entry for each personal test sample, client after client."""
 
@@ -111,7 +115,7 @@ class Simulator:
         self._rates = LearningRates(stack)
         self._met: Meetings = {}
         self.carried = [
-            models_carried(take_clients(state, 0), m.schedule.clients)
+            models_carried(take_clients(state, 0), m.schedule.slots)
             for group, state in zip(stack.groups, self.clients.parts, strict=True)
             for m in group.members
         ]
@@ -179,13 +183,10 @@ class Simulator:
 
     def evaluate(self) -> list[dict[str, Any]]:
         """Make rows for `metrics.jsonl`, one for each world; the mean loss is that since the last time."""
-        rows = self.measure()
-        for row in rows:
-            row |= {k: packed(row[k]) for k in PER_SAMPLE if k in row}
-        return rows
+        return [written(row, self.stack.task.kind) for row in self.measure()]
 
     def measure(self) -> list[dict[str, Any]]:
-        """Make such rows of the clients in this stack, in which those of `PER_SAMPLE` are still tensors."""
+        """Make such rows of the clients in this stack, as `written` takes them."""
         self._isolate(~_finite(self.clients.whole.params), self.t)
         parts = predictors(self.stack, self.clients, self.t)
         found = measurements(self.stack.task, self.stack.data, parts)
@@ -196,14 +197,19 @@ class Simulator:
         rows = []
         for i, m in enumerate(self.stack.members):
             row: dict[str, Any] = {"world": m.id, "t": self.t}
-            row |= {k: v[m.clients].tolist() for k, v in found.items()}
+            own, some = {k: v[m.clients] for k, v in found.items()}, m.recorded[m.numbers]
+            row |= {k: v[some].tolist() for k, v in own.items()}
             row |= {
                 "bytes": int(self.bytes[i]),
                 "gradients": int(self.taken[m.clients].sum()) * m.algorithm.gradients
                 + int(self.exchange_gradients[i]),
                 "models_carried": self.carried[i],
-                "diverged": m.numbers[~self.sound[m.clients]].tolist(),
+                "diverged": m.numbers[some & ~self.sound[m.clients]].tolist(),
             }
+            if m.sampled:
+                honest = ~m.world.attackers[m.numbers]
+                row["all"] = {k: v[honest] for k, v in own.items()}
+                row["all_diverged"] = int((honest & ~self.sound[m.clients]).sum())
             rows.append(row)
         if self.t == self.stack.iterations:
             rows = [{**row, **own} for row, own in zip(rows, self.verdicts(), strict=True)]
@@ -221,7 +227,14 @@ class Simulator:
         parts = predictors(self.stack, self.clients, self.t)
         count = self.stack.data.personal.count.cpu()
         sizes = [int(count[m.clients].sum()) for m in self.stack.members]
-        found = torch.split(verdicts(self.stack.task, self.stack.data, parts), sizes)
+        found = [
+            own[m.recorded[m.numbers].repeat_interleave(count[m.clients])] if m.sampled else own
+            for m, own in zip(
+                self.stack.members,
+                torch.split(verdicts(self.stack.task, self.stack.data, parts), sizes),
+                strict=True,
+            )
+        ]
         return [{PER_SAMPLE[0] if own.dtype == torch.bool else PER_SAMPLE[1]: own} for own in found]
 
     def _next_stop(self) -> int:
@@ -394,13 +407,17 @@ class Simulator:
         self.diverged.copy_(torch.where(fresh, t, self.diverged))
         self.sound &= ~fresh.cpu()
         for m in self.stack.members:
-            for client in fresh[m.clients].nonzero().flatten().tolist():
+            lost = fresh[m.clients].nonzero().flatten()
+            for client in lost[:MOST_NAMED].tolist():
                 if self.progress:
                     self.progress.notice(
                         f"{m.world.name}, seed {m.world.seed}: client {int(m.numbers[client])} diverged "
                         f"at iteration {int(self.diverged[m.clients][client])} (its loss is not finite); it "
                         "is left out from here on; a smaller train.lr may help"
                     )
+            if self.progress and len(lost) > MOST_NAMED:
+                more = f"{len(lost) - MOST_NAMED:,} more clients diverged"
+                self.progress.notice(f"{m.world.name}, seed {m.world.seed}: {more} by iteration {self.t}")
 
 
 def _recorder(stack: Stack, clients: Clients) -> Recorder | None:
@@ -416,6 +433,14 @@ def restore_tensors(here: Tensors, saved: Checkpoint) -> None:
         raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
     for name, tensor in here.items():
         tensor.copy_(saved.tensors[name])
+
+
+def written(row: dict[str, Any], kind: TaskKind) -> dict[str, Any]:
+    """Write a row of `measure` as in `metrics.jsonl`: what came of samples, and numbers over all clients."""
+    row |= {k: packed(row[k]) for k in PER_SAMPLE if k in row}
+    if "all" in row:
+        row["all"] = over_all(row["all"], kind)
+    return row
 
 
 def packed(values: Tensor) -> str:

@@ -2,5 +2,6 @@
 
 from coterie.federation.architectures import architecture_names, architectures
 from coterie.federation.dealer import Dealer
+from coterie.federation.recording import recorded
 
-__all__ = ["Dealer", "architecture_names", "architectures"]
+__all__ = ["Dealer", "architecture_names", "architectures", "recorded"]

@@ -94,6 +94,8 @@ def _drawn(
     clients = torch.arange(data.clients)
     train: Ints = sizes[0] + Stream(seed, "sizes").integers(1, client=clients, high=span)[:, 0].numpy()
     validation = np.ceil(data.validation * train - TINY).astype(np.int64)
+    if not data.overlap:
+        _refuse_too_little(train, validation, int(bins.size.sum()), int(aside.size.sum()))
     counts = _counts(data.overlap, train, p, bins, domain_of, _uniforms(seed, "labels", p.shape))
     ran_out = (train[:, None] * p - counts >= 1).any(axis=1, keepdims=True)
     weights = np.where(ran_out, counts, p)
@@ -118,6 +120,19 @@ def _drawn(
     return Allocation(Rows(row, train), Rows(other, validation), weights)
 
 
+def _refuse_too_little(train: Ints, validation: Ints, there: int, aside: int) -> None:
+    """Raise if clients that share no sample need more of them than there are."""
+    if train.sum() <= there and validation.sum() <= aside:
+        return
+    fit = min(there / train.mean(), aside / validation.mean() if validation.any() else np.inf)
+    raise DataError(
+        f"{len(train):,} clients need {train.sum():,} samples for training and {validation.sum():,} for "
+        f"validation, but where no two share a sample (data.overlap = false) there are {there:,} and "
+        f"{aside:,}, enough for about {int(fit):,} such clients; set data.overlap = true, or use fewer "
+        "clients or smaller data.sizes"
+    )
+
+
 def _counts(overlap: bool, total: Ints, weights: Floats, bins: LabelBins, domain_of: Ints, u: Floats) -> Ints:
     """Count the samples of each label that every client draws, `[M, L]`; without overlap, one by one."""
     if overlap:
@@ -134,6 +149,13 @@ def _dealt(
     data: Data, partition: Partition, bins: LabelBins, aside: LabelBins, domain_of: Ints, seed: int
 ) -> Allocation:
     """Deal out all samples, again and again until every client has enough of them to train on."""
+    if (there := int(bins.size.sum())) < data.clients * data.min_partition_size:
+        raise DataError(
+            f"{data.clients:,} clients with at least data.min_partition_size = {data.min_partition_size} "
+            f"samples each are too many for {there:,} samples, all of which are dealt out, no sample twice "
+            f'(data.sizes = "all"); use at most {there // data.min_partition_size:,} clients, or data.sizes '
+            "with data.overlap = true"
+        )
     for attempt in range(ATTEMPTS):
         p = _proportions(partition, bins, domain_of, seed, attempt)
         counts, weights = _deal(bins, p, domain_of, seed, f"deal {attempt}")

@@ -40,7 +40,7 @@ from coterie.core.streams import Stream
 from coterie.core.tasks.task_kind import TaskKind
 from coterie.experiment import Attackers, Data, Experiment, Plugin, World
 from coterie.federation.allocation import allocate, personal_test, uniform_test
-from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins
+from coterie.federation.label_bins import Ints, LabelBins, Mask, label_bins, shuffled_within
 from coterie.federation.table import Rows, table
 from coterie.federation.test_part import test_part
 from coterie.federation.validation import validate_dataset
@@ -184,7 +184,7 @@ def _federation(experiment: Experiment, rows: Rows, test: Mask, seen: Views, see
     domain, domain_of = by_owner if rows.owned else by_task
     held = allocate(data, _partition(experiment, rows), bins(~test, domain, "training part"), domain_of, seed)
     client = np.repeat(assigned.client, held.train.size)
-    shuffled = held.train.rows[np.lexsort((Stream(seed, "shuffle").uniform(len(client)).numpy(), client))]
+    shuffled = held.train.rows[shuffled_within(client, Stream(seed, "shuffle"))]
 
     domain, domain_of = by_owner if rows.owner[test].max() >= 0 else by_task
     personal = personal_test(data, held.weights, bins(test, domain, "personal test part"), domain_of, seed)

@@ -22,6 +22,7 @@ __all__ = [
     "label_bins",
     "proportional_counts",
     "ragged_arange",
+    "shuffled_within",
     "take_disjoint",
     "take_with_overlap",
 ]
@@ -29,6 +30,9 @@ __all__ = [
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
+
+_SHORT = 32
+"""Most steps of shuffles that are taken side by side: n of them cost n² / 2 comparisons."""
 
 
 class LabelBins(NamedTuple):
@@ -87,20 +91,50 @@ def take_disjoint(bins: LabelBins, domain: Ints, counts: Ints) -> Ints:
 
 def take_with_overlap(bins: LabelBins, domain: Ints, counts: Ints, stream: Stream) -> Ints:
     """Draw rows for `counts` `[M, L]`, client after client; no row twice for a client, perhaps for two."""
-    u = iter(stream.uniform(int(counts.sum())).tolist())
-    picks: list[int] = []
-    for n, size in zip(counts.ravel().tolist(), bins.size[domain].ravel().tolist(), strict=True):
-        if n:
-            # The first n steps of a Fisher-Yates shuffle of range(size), of which only the swaps are kept.
-            swapped: dict[int, int] = {}
-            for k in range(n):
-                j = k + int(next(u) * (size - k))
-                picks.append(swapped.get(j, j))
-                swapped[j] = swapped.get(k, k)
-    return bins.rows[np.repeat(bins.start[domain].ravel(), counts.ravel()) + np.array(picks, dtype=np.int64)]
+    u: Floats = stream.uniform(int(counts.sum())).numpy()
+    client, label = np.nonzero(counts)
+    n, domains = counts[client, label], domain[client]
+    picks = _beginnings_of_shuffles(n, bins.size[domains, label], u)
+    picks += np.repeat(bins.start[domains, label], n)
+    return bins.rows[picks]
+
+
+def _beginnings_of_shuffles(n: Ints, size: Ints, u: Floats) -> Ints:
+    """Take the first n steps of a Fisher-Yates shuffle of range(size), for each of `[S]` such shuffles.
+
+    `u` in (0, 1): one for each step, shuffle after shuffle, as are the numbers that come out.
+    """
+    picks, first = np.empty(len(u), dtype=np.int64), n.cumsum() - n
+    for count in np.unique(n[n <= _SHORT]).tolist():
+        alike = np.flatnonzero(n == count)
+        at, sizes = first[alike], size[alike]
+        # Of a shuffled range only the places that were swapped are kept: the last word on a place holds.
+        places, values = np.empty((2, count, len(alike)), dtype=np.int64)
+        for k in range(count):
+            j = k + (u[at + k] * (sizes - k)).astype(np.int64)
+            there, here = j, np.full_like(j, k)
+            for place, value in zip(places[:k], values[:k], strict=True):
+                there, here = np.where(place == j, value, there), np.where(place == k, value, here)
+            picks[at + k], places[k], values[k] = there, j, here
+    for s in np.flatnonzero(n > _SHORT).tolist():
+        swapped: dict[int, int] = {}
+        steps = slice(int(first[s]), int(first[s] + n[s]))
+        drawn = (u[steps] * (size[s] - np.arange(n[s]))).astype(np.int64)
+        own = []
+        for k, j in enumerate((np.arange(n[s]) + drawn).tolist()):
+            own.append(swapped.get(j, j))
+            swapped[j] = swapped.get(k, k)
+        picks[steps] = own
+    return picks
 
 
 def ragged_arange(counts: Ints) -> Ints:
     """Count 0, 1, 2, ... for each of the counts, end to end: `[2, 3]` gives `0 1 0 1 2`."""
     flat = counts.ravel()
     return np.arange(flat.sum()) - np.repeat(flat.cumsum() - flat, flat)
+
+
+def shuffled_within(client: Ints, stream: Stream) -> Ints:
+    """Put what belongs to each client into a random order, `[n]` places; `client` `[n]` ascends."""
+    word: Ints = stream.words(len(client)).numpy()
+    return np.argsort(client << 32 | word, kind="stable")

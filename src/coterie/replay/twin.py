@@ -48,7 +48,7 @@ class Twin:
             torch.device("cpu"),
             client.dtype,
             holdouts=[client.schedule.exchange.holdout if self.algorithm.holds_out else 0.0],
-            numbers=[client.number] * len(federation.train.count),
+            numbers=torch.full_like(federation.train.count, client.number),
         )
         self.group = AlgorithmGroup(
             self.algorithm, {}, (), slice(0, 1), None, torch.zeros(1, dtype=torch.bool), client.precision

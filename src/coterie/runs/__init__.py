@@ -8,12 +8,16 @@
     clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "test" [M],
                             "labels" [M][L], "attackers" [client, ...], "owned", "architecture" [M]
                             (absent: all clients have one model)}
+                            of very many clients: {"clients" (how many), "sample" [client, ...], "groups"
+                            [[group, clients], ...] of all, in their order}, and all else of that sample
     task.json               what is learned: {"name", "has_classes", "metrics": [{"name", "title", "unit",
                             "higher_is_better", "scale", "digits"}, ...]}; absent: classification
     metrics.jsonl           one row per world and evaluation: {"world", "t", "personal" [M], "global" [M],
                             "validation" [M], "loss" [M], "bytes", "gradients", "models_carried",
                             "diverged" [client, ...], at the end "correct" or "sample_losses"}, and of
-                            every metric but the first "personal.NAME" [M], "global.NAME", "validation.NAME"
+                            every metric but the first "personal.NAME" [M], "global.NAME", "validation.NAME";
+                            of a sample: {"all": {column: {"clients", "mean", "std", "worst10",
+                            "quantiles" [7]}}, "all_diverged"} over all honest clients beside
     exchanges.jsonl         one row per client that mixed or adopted: {"world", "t", "kind": "mix|adopt",
                             "client", "neighbours" [K], "heard" [K] (absent: all were)} and what the
                             method reports, such as "distance" [K], "weight" [K], "confidence"
@@ -31,6 +35,9 @@ at that evaluation; `test` counts personal test samples, and `correct` tells whi
 right, client after client: a bit each, eight a byte, the highest first, in base64; where there is no right
 and wrong, `sample_losses` has the loss of each of them instead, a little-endian float32 each, in base64;
 `owned`: the data have owners, who are the clients of every seed.
+Of a world with more than 2,048 clients (`coterie.federation.recording`) a sample of 1,000 is recorded one by
+one, drawn for each seed: entries `[M]`, rows of exchanges.jsonl and final models are of those; `format` is 3.
+`quantiles` are at 0, 5, 25, 50, 75, 95 and 100 % (`coterie.engine.population`).
 JSON never holds NaN: what is not finite is null.
 The two .jsonl files are only ever appended to; what a killed run wrote after its last checkpoint is
 cut off (`RunFolder.truncate_to`) and written again. All other files are replaced whole, never changed.

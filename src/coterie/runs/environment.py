@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__all__ = ["FORMAT", "READABLE", "environment"]
+__all__ = ["FORMAT", "READABLE", "SAMPLED", "environment"]
 
-FORMAT = 2
-"""Version of the run folder that is written."""
-READABLE = (1, FORMAT)
+FORMAT, SAMPLED = 2, 3
+"""Version of the run folder that is written; the second, where only a sample of clients is recorded."""
+READABLE = (1, FORMAT, SAMPLED)
 """Versions that are read; in the first, `exchanges.jsonl` has the kinds `wake` and `receive`."""
 
 

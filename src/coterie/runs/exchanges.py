@@ -1,4 +1,7 @@
-"""Everything one world's clients heard and made of it, as columns that can be cut off at any iteration."""
+"""Everything one world's clients heard and made of it, as columns that can be cut off at any iteration.
+
+Clients are called by their numbers: those who report are recorded, those they heard may be anybody.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
-from coterie.runs.graph import CollaborationGraph, rebuild_graph
+from coterie.runs.graph import CollaborationGraph, Listening, newest
 from coterie.runs.metrics import Floats, Ints
+from coterie.runs.roster import Roster
 from coterie.storage.files import DAMAGE
 
 __all__ = ["ExchangeHistory", "NeighbourTable", "TurnTable"]
@@ -49,8 +53,9 @@ _PAIRS: tuple[Any, ...] = (np.int64, np.int64, np.int64, np.float64, np.float64,
 class ExchangeHistory:
     """Grows by `add`, in time's order."""
 
-    def __init__(self, clients: int) -> None:
-        self.clients = clients
+    def __init__(self, roster: Roster) -> None:
+        self.roster = roster
+        self._reporting = frozenset(roster.numbers.tolist())
         self.moments = TurnTable(*_empty(_MOMENTS))
         self.pairs = NeighbourTable(*_empty(_PAIRS))
         self._weighed: NeighbourTable | None = None
@@ -63,8 +68,10 @@ class ExchangeHistory:
             for row in rows:
                 t, client, others = row["t"], row["client"], row["neighbours"]
                 k, nothing = len(others), [None] * len(others)
-                if not all(0 <= c < self.clients for c in (client, *others)):
-                    raise ValueError(f"it names more clients than the {self.clients} there are")
+                if not all(0 <= c < self.roster.total for c in (client, *others)):
+                    raise ValueError(f"it names more clients than the {self.roster.total} there are")
+                if client not in self._reporting:
+                    raise ValueError(f"client {client} reports, but is not described")
                 moments.append((t, client, row["kind"] in ("adopt", "receive"), row.get("confidence"), k))
                 weight, distance = row.get("weight", nothing), row.get("distance", nothing)
                 heard = row.get("heard", [True] * k)
@@ -87,24 +94,28 @@ class ExchangeHistory:
         columns: list[Any] = [column[:end] for column in self._weighed]
         return NeighbourTable(*columns)
 
-    def graph(self, t: float | None = None) -> CollaborationGraph:
-        """Rebuild who listens to whom by iteration t."""
+    def newest(self, t: float | None = None) -> NeighbourTable:
+        """Select what was last heard and weighed of each pair by iteration t."""
         known = self.until(t)
-        return rebuild_graph(self.clients, known.client, known.neighbour, known.weight)
+        last = newest(known.client, known.neighbour)
+        columns: list[Any] = [column[last] for column in known]
+        return NeighbourTable(*columns)
 
-    def distances(self) -> Floats:
-        """Collect the last distance that client i reported of neighbour j, `[M, M]`; NaN: none."""
-        known = self.until(None)
-        last = np.full((self.clients, self.clients), np.nan)
-        last[known.client, known.neighbour] = known.distance
-        return last
+    def listening(self, t: float | None = None) -> Listening:
+        """Find the last weight of each pair that met by iteration t."""
+        last = self.newest(t)
+        return Listening(last.client, last.neighbour, last.weight)
+
+    def graph(self, t: float | None = None) -> CollaborationGraph:
+        """Rebuild who of the recorded clients listens to whom by iteration t."""
+        return self.listening(t).dense(self.roster)
 
     def mean_confidence(self) -> Floats:
-        """Average the confidence of each client over its turns, `[M]`; NaN: none was reported."""
-        some = ~np.isnan(self.moments.confidence)
-        client, confidence = self.moments.client[some], self.moments.confidence[some]
-        count, total = (np.bincount(client, weights, self.clients) for weights in (None, confidence))
-        mean: Floats = np.divide(total, count, out=np.full(self.clients, np.nan), where=count > 0)
+        """Average the confidence of each recorded client over its turns, `[M]`; NaN: none was reported."""
+        some, m = ~np.isnan(self.moments.confidence), len(self.roster)
+        client, confidence = self.roster.places(self.moments.client[some]), self.moments.confidence[some]
+        count, total = (np.bincount(client, weights, m) for weights in (None, confidence))
+        mean: Floats = np.divide(total, count, out=np.full(m, np.nan), where=count > 0)
         return mean
 
 

@@ -4,7 +4,8 @@ own_group      share of the weight that goes to the own group, attackers apart; 
 samples        training samples
 distance       distance (or loss), on the client's data, of the models it listens to
 from_others    share of its model that others make up at an exchange: 1 - confidence, mean over the exchanges
-shared_labels  share of its label frequencies that those it listens to have, too; where there are labels
+shared_labels  share of its label frequencies that those it listens to have, too; where there are labels, and
+               all clients are recorded
 
 Whom a client listens to counts by its last weights. The first fact is compared with chance, the share that
 the own group has of all whom the client heard, the others with their means over the clients.
@@ -27,7 +28,7 @@ import numpy as np
 
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.hurt import over_seeds
-from coterie.runs.metrics import Floats, WorldMetrics
+from coterie.runs.metrics import Floats, Ints, WorldMetrics
 
 __all__ = ["OWN_GROUP", "Fact", "Recorded", "compare", "rank_correlation", "recorded"]
 
@@ -59,28 +60,51 @@ class Fact(NamedTuple):
 
 def recorded(world: WorldMetrics, history: ExchangeHistory) -> Recorded:
     """Read the facts off a world."""
-    graph, alike = history.graph(), world.group[:, None] == world.group
-    same = alike & ~np.isin(np.arange(len(alike)), world.attackers)
-    mingled = (graph.met & ~alike).any(axis=1)
-    share = _shares(np.where(graph.met, graph.weight, 0.0))
-    chance = (_shares(graph.met) * same).sum(axis=1)
+    heard, roster = history.newest(), world.roster
+    listener, speaker = roster.places(heard.client), roster.places(heard.neighbour)
+    alike = roster.groups(heard.client) == roster.groups(heard.neighbour)
+    same = alike & ~np.isin(speaker, world.attackers)
+    met, total = (_per_client(listener, one, world) for one in (np.ones(len(alike)), heard.weight))
+    mingled = _per_client(listener, ~alike, world) > 0
+    share = _ratio(heard.weight, total[listener])
+    known = ~np.isnan(heard.distance)
+    attention = np.where(known, np.nan_to_num(share), 0.0)
+    far = _per_client(listener, attention * np.nan_to_num(heard.distance), world)
+    own = _ratio(_per_client(listener, share * same, world), np.where(total > 0, 1.0, 0.0))
     values = {
-        OWN_GROUP: np.where(mingled, (share * same).sum(axis=1), np.nan),
+        OWN_GROUP: np.where(mingled, own, np.nan),
         "samples": world.train.astype(np.float64),
-        "distance": _weighted(share, history.distances()),
+        "distance": _ratio(far, _per_client(listener, attention, world)),
         "from_others": 1 - history.mean_confidence(),
-        "shared_labels": _shared_labels(world, share),
+        "shared_labels": _shared_labels(world, listener, speaker, share, total),
     }
-    return Recorded(values, chance)
+    return Recorded(values, _ratio(_per_client(listener, same, world), met))
 
 
-def _shared_labels(world: WorldMetrics, share: Floats) -> Floats:
+def _shared_labels(
+    world: WorldMetrics, listener: Ints, speaker: Ints, share: Floats, total: Floats
+) -> Floats:
     """Sum what a client's label frequencies have in common with those it listens to, `[M]`."""
-    if not world.task.has_classes:
-        return np.full(len(share), np.nan)
+    if not world.task.has_classes or world.roster.sampled:
+        return np.full(len(total), np.nan)
     own = _shares(world.labels)
-    common: Floats = np.minimum(own, share @ np.nan_to_num(own)).sum(axis=1)
+    theirs = np.zeros_like(own)
+    np.add.at(theirs, listener, share[:, None] * np.nan_to_num(own)[speaker])
+    theirs[total <= 0] = np.nan
+    common: Floats = np.minimum(own, theirs).sum(axis=1)
     return common
+
+
+def _per_client(listener: Ints, values: Any, world: WorldMetrics) -> Floats:
+    """Add up values of pairs `[P]` over each listener, `[M]`."""
+    found: Floats = np.bincount(listener, values, len(world.roster)).astype(np.float64)
+    return found
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    """Divide; NaN where the whole is 0."""
+    found: Floats = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return found
 
 
 def compare(
@@ -136,14 +160,6 @@ def _by_mean(value: Floats, correlation: float) -> Fact:
 
 
 def _shares(weight: Any) -> Floats:
-    """Scale the rows of `[M, K]` so that each sums to 1; NaN for a row of zeros."""
-    total = weight.sum(axis=1, keepdims=True)
-    shares: Floats = np.divide(weight, total, out=np.full(weight.shape, np.nan), where=total > 0)
-    return shares
-
-
-def _weighted(share: Floats, value: Floats) -> Floats:
-    """Average the rows of values `[M, M]` by shares, `[M]`, leaving out the values that are NaN."""
-    known = _shares(np.where(np.isnan(value), 0.0, np.nan_to_num(share)))
-    mean: Floats = (known * np.nan_to_num(value)).sum(axis=1)
-    return mean
+    """Scale the rows of `[M, L]` so that each sums to 1; NaN for a row of zeros."""
+    weight = weight.astype(np.float64)
+    return _ratio(weight, np.broadcast_to(weight.sum(axis=1, keepdims=True), weight.shape))

@@ -137,7 +137,8 @@ class WorldGains:
             return f"Who gains by joining is not known: {why}."
         level = int((self.gain == 0).sum())
         parts = [
-            f"{self._count(1) or 'None'} of {self._compared.sum()} clients gained by joining{self._sure(1)}",
+            f"{self._count(1) or 'None'} of {self._compared.sum()} {self._whom()} gained by joining"
+            f"{self._sure(1)}",
             *([f"{level} {'is' if level == 1 else 'are'} level"] if level else []),
             f"{self._count(-1) or 'nobody'} lost{self._sure(-1)}",
         ]
@@ -147,11 +148,14 @@ class WorldGains:
         return f"{', '.join(parts)}.{sure}{others}"
 
     def account(self, client: int, seeds: Sequence[Recorded]) -> Account:
-        """Tell what one client gained, and what goes with that; `seeds`: the facts of each of `worlds`."""
+        """Tell what one client gained, and what goes with that; `seeds`: the facts of each of `worlds`.
+
+        `client`: its place among those recorded.
+        """
         facts = compare(self.world, self.worlds, seeds)
         named = self._named(facts, client)
         return Account(
-            client=client,
+            client=int(self.world.roster.numbers[client]),
             method=self.world.name,
             seed=self.world.seed,
             verdict=_verdict(self.gain[client], "level"),
@@ -173,6 +177,12 @@ class WorldGains:
         if not self._compared.any():
             return f"no client can be compared with Local at iteration {self.world.t[-1]}"
         return None
+
+    def _whom(self) -> str:
+        """Say who is counted."""
+        if not self.world.roster.sampled:
+            return "clients"
+        return f"clients, a sample of all {self.world.roster.total:,},"
 
     def _count(self, sign: int) -> int:
         return int((np.sign(self.gain) == sign).sum())
@@ -201,8 +211,8 @@ class WorldGains:
 
     def _text(self, client: int, named: Sequence[tuple[_Words, Fact]]) -> str:
         if (why := self._unknown()) is not None:
-            return f"Whether client {client} gains by joining is not known: {why}."
-        who = f"Client {client}"
+            return f"Whether client {self.world.roster.numbers[client]} gains by joining is not known: {why}."
+        who = f"Client {self.world.roster.numbers[client]}"
         if self.world.architecture:
             who += f" ({self.world.architecture[client]})"
         if client in self.world.attackers:
@@ -252,14 +262,13 @@ def accounts(run: Run, client: int, seed: int | None = None) -> list[Account]:
         raise RunError(f"{run.path} has no clients to show yet: no evaluation has been recorded")
     if seed is not None and seed not in there:
         raise RunError(f"{run.path} has no seed {seed}; there are: {', '.join(map(str, there))}")
-    clients = len(run.tracks[0].group)
-    if client >= clients:
-        raise RunError(f"{run.path} has no client {client}; there are 0 to {clients - 1}")
     found = []
     for worlds in by_name([world for world in run.tracks if not world.alone]).values():
         facts = [recorded(world, run.history(world)) for world in worlds]
         chosen = [world for world in worlds if world.seed == (there[0] if seed is None else seed)]
-        found += [WorldGains(world, worlds).account(client, facts) for world in chosen]
+        found += [
+            WorldGains(world, worlds).account(world.roster.place(client, run.path), facts) for world in chosen
+        ]
     return found
 
 

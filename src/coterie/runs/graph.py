@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
 from coterie.runs.metrics import Floats, Ints, WeightUpdate
+from coterie.runs.roster import Roster
 
-__all__ = ["CollaborationGraph", "auc", "graph", "graph_auc", "rebuild_graph"]
+__all__ = ["CollaborationGraph", "Listening", "auc", "graph", "graph_auc", "listening", "newest"]
 
 
 class CollaborationGraph(NamedTuple):
-    """The collaboration graph at some iteration."""
+    """The collaboration graph at some iteration, of the clients that are recorded."""
 
     weight: Floats
     """`[M, M]` w_ij: how much i listens to j; the diagonal is 0."""
@@ -33,34 +34,57 @@ class CollaborationGraph(NamedTuple):
     """`[M, M]` whether i ever heard j."""
 
 
-def graph(weighed: Sequence[WeightUpdate], clients: int, t: int | None = None) -> CollaborationGraph:
-    """Build the graph of the weights that were reported, up to iteration t."""
+class Listening(NamedTuple):
+    """The last weight of each pair that met, `[P]`; of very many clients few pairs have."""
+
+    listener: Ints
+    """The number of a recorded client."""
+    speaker: Ints
+    """The number of any client."""
+    weight: Floats
+
+    def dense(self, roster: Roster) -> CollaborationGraph:
+        """Lay out W of the recorded clients; w_ij is 1/M where i never heard j, M being all clients."""
+        m = len(roster)
+        weight = np.full((m, m), 1 / roster.total)
+        np.fill_diagonal(weight, 0)
+        met = np.zeros((m, m), dtype=bool)
+        i, j = roster.places(self.listener), roster.places(self.speaker)
+        known = (i >= 0) & (j >= 0)
+        weight[i[known], j[known]] = self.weight[known]
+        met[i[known], j[known]] = True
+        return CollaborationGraph(weight, met)
+
+
+def listening(weighed: Sequence[WeightUpdate], clients: int, t: int | None = None) -> Listening:
+    """Find the last weight of each pair that was reported, up to iteration t; `clients`: all of the world."""
     known = [one for one in weighed if t is None or one.t <= t]
     nobody = np.zeros(0, dtype=np.int64)
     listener = np.concatenate([nobody, *(np.full_like(one.neighbours, one.client) for one in known)])
     speaker = np.concatenate([nobody, *(one.neighbours for one in known)])
     if max(listener.max(initial=0), speaker.max(initial=0)) >= clients:
         raise RunError(f"exchanges.jsonl is damaged: it names more clients than the {clients} there are")
-    return rebuild_graph(
-        clients, listener, speaker, np.concatenate([np.zeros(0), *(one.weight for one in known)])
-    )
+    weight = np.concatenate([np.zeros(0), *(one.weight for one in known)])
+    last = newest(listener, speaker)
+    return Listening(listener[last], speaker[last], weight[last])
 
 
-def rebuild_graph(clients: int, listener: Ints, speaker: Ints, weights: Floats) -> CollaborationGraph:
-    """Rebuild W `[M, M]`: from w_ij = 1/M on, every reported weight replaces the one before."""
-    weight = np.full((clients, clients), 1 / clients)
-    np.fill_diagonal(weight, 0)
-    met = np.zeros((clients, clients), dtype=bool)
-    weight[listener, speaker] = weights  # of a pair that comes twice the last one stays
-    met[listener, speaker] = True
-    return CollaborationGraph(weight, met)
+def newest(listener: Ints, speaker: Ints) -> Ints:
+    """Find where each pair of `[P]` in time's order comes last, by listener and then speaker."""
+    backwards = (listener << 32 | speaker)[::-1]
+    first: Ints = np.unique(backwards, return_index=True)[1]
+    return len(listener) - 1 - first
 
 
-def graph_auc(found: CollaborationGraph, group: Ints) -> float | None:
-    """Measure how well the graph tells the own `group` `[M]` from others; None unless pairs of both met."""
-    same = group[:, None] == group[None, :]
-    met = found.met & ~np.eye(len(group), dtype=bool)
-    return auc(found.weight[met & same], found.weight[met & ~same])
+def graph(weighed: Sequence[WeightUpdate], roster: Roster, t: int | None = None) -> CollaborationGraph:
+    """Rebuild W up to iteration t: from w_ij = 1/M on, every reported weight replaces the one before."""
+    return listening(weighed, roster.total, t).dense(roster)
+
+
+def graph_auc(found: Listening, roster: Roster) -> float | None:
+    """Measure how well weights tell the listeners' own true group from others; None unless both were met."""
+    same = roster.groups(found.listener) == roster.groups(found.speaker)
+    return auc(found.weight[same], found.weight[~same])
 
 
 def auc(inside: Floats, outside: Floats) -> float | None:

@@ -1,6 +1,7 @@
 """Metrics of each world of a run folder, as arrays.
 
-Axes: E evaluations, M clients, L labels. NaN stands for a client that had diverged by then,
+Axes: E evaluations, M clients that are recorded one by one (`coterie.runs.roster`), L labels. A client in an
+array is its place among those. NaN stands for a client that had diverged by then,
 or that is an attacker: results speak of honest clients.
 """
 
@@ -19,14 +20,17 @@ from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
 from coterie.core.tasks.metric import KINDS_OF_SAMPLES, Metric, TaskFacts
+from coterie.runs.roster import Roster
 from coterie.storage.files import DAMAGE, read_json, read_rows
 
 __all__ = [
     "LOSS",
     "SCORES",
     "Bits",
+    "Exact",
     "Floats",
     "Ints",
+    "Spread",
     "WeightUpdate",
     "WorldMetrics",
     "build_world_metrics",
@@ -46,6 +50,27 @@ SCORES = (*KINDS_OF_SAMPLES, "loss")
 """Columns of every run: the task's first metric on each kind of samples, and the loss of local steps."""
 LOSS = Metric("loss", title="training loss", higher_is_better=False)
 """The metric of the column `loss`."""
+
+
+class Exact(NamedTuple):
+    """One score over all honest clients, recorded or not, `[E]` (`coterie.engine.population`)."""
+
+    clients: Floats
+    """Clients that have a number."""
+    mean: Floats
+    std: Floats
+    worst10: Floats
+    quantiles: Floats
+    """`[E, 7]`"""
+
+
+class Spread(NamedTuple):
+    """One score of the honest clients at one evaluation."""
+
+    mean: float
+    std: float
+    worst10: float
+    """Mean over the worst tenth, at least one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,18 +120,55 @@ class WorldMetrics:
     """The metrics of what is learned."""
     twin: WorldMetrics | None = None
     """The world of Local with the same seed and setting."""
+    roster: Roster = None  # type: ignore[assignment]
+    """The clients' numbers; not given: all are recorded."""
+    exact: Mapping[str, Exact] = field(default_factory=dict)
+    """Each score over all clients, where only a sample of them is recorded one by one."""
+    lost: Ints | None = None
+    """`[E]` honest clients that had diverged, where only a sample is recorded."""
+
+    def __post_init__(self) -> None:
+        if self.roster is None:
+            object.__setattr__(self, "roster", Roster.all(self.group))
+
+    @property
+    def diverged_clients(self) -> list[int]:
+        """Count the honest clients that had diverged at each evaluation, recorded or not."""
+        return [*map(len, self.diverged)] if self.lost is None else self.lost.tolist()
+
+    @property
+    def attacking(self) -> int:
+        """Count the attackers among all clients, recorded or not."""
+        if "loss" not in self.exact or self.lost is None:
+            return len(self.attackers)
+        return int(self.roster.total - self.exact["personal"].clients[-1] - self.lost[-1])
 
     def metric(self, score: str = "personal") -> Metric:
         """Look up what a column of `scores` measures."""
         return self.task.columns().get(score, LOSS)
 
     def means(self, score: str) -> Floats:
-        """Average over the clients, `[E]`; NaN where all had diverged."""
+        """Average over the clients, all of them, `[E]`; NaN where all had diverged."""
+        if score in self.exact:
+            return self.exact[score].mean
         values = self.scores[score]
         there = ~np.isnan(values)
         count = there.sum(axis=1)
         total = np.where(there, values, 0.0).sum(axis=1)
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def last(self, score: str) -> Spread | None:
+        """Summarize the last evaluation over all clients; None where nobody has a number."""
+        if (exact := self.exact.get(score)) is not None:
+            return Spread(exact.mean[-1], exact.std[-1], exact.worst10[-1]) if exact.clients[-1] else None
+        values = np.sort(self.scores[score][-1])
+        values = values[~np.isnan(values)]
+        if not len(values):
+            return None
+        worst_first = values if self.metric(score).higher_is_better else values[::-1]
+        return Spread(
+            float(values.mean()), float(values.std()), float(worst_first[: -(-len(values) // 10)].mean())
+        )
 
     def gain(self, score: str, e: int = -1) -> Floats | None:
         """Compute how much better each client is than alone at the same iteration, `[M]`, where known."""
@@ -236,10 +298,13 @@ def _track(
     rows: Sequence[Mapping[str, Any]],
     task: TaskFacts,
 ) -> WorldMetrics:
-    m = len(clients["group"])
+    roster = Roster.parse(clients)
+    m = len(roster)
     test = clients.get("test")
-    attackers = tuple(clients.get("attackers", ()))
-    diverged = tuple(tuple(c for c in row.get("diverged", ()) if c not in attackers) for row in rows)
+    attackers = _places(roster, clients.get("attackers", ()))
+    diverged = tuple(
+        tuple(c for c in _places(roster, row.get("diverged", ())) if c not in attackers) for row in rows
+    )
     scores = {}
     for score in dict.fromkeys((*SCORES, *task.columns())):
         # float64 turns null into NaN
@@ -274,7 +339,29 @@ def _track(
         correct=None if test is None else _correct(rows[-1], sum(test)),
         sample_losses=None if test is None else _sample_losses(rows[-1], sum(test)),
         task=task,
+        roster=roster,
+        exact=_exact(rows, scores) if roster.sampled else {},
+        lost=np.array([row["all_diverged"] for row in rows], dtype=np.int64) if roster.sampled else None,
     )
+
+
+def _places(roster: Roster, numbers: Sequence[int]) -> tuple[int, ...]:
+    """Find clients, all of whom must be recorded."""
+    found: list[int] = roster.places(numbers).tolist()
+    if -1 in found:
+        raise ValueError(f"client {numbers[found.index(-1)]} is not described")
+    return tuple(found)
+
+
+def _exact(rows: Sequence[Mapping[str, Any]], scores: Mapping[str, Floats]) -> dict[str, Exact]:
+    """Read the numbers over all clients of each score."""
+    nothing = {"clients": 0, "mean": None, "std": None, "worst10": None, "quantiles": [None] * 7}
+    found = {}
+    for score in scores:
+        given = [{**nothing, **row["all"][score]} for row in rows]
+        columns = (np.array([one[k] for one in given], dtype=np.float64) for k in Exact._fields)
+        found[score] = Exact(*columns)
+    return found
 
 
 def _correct(row: Mapping[str, Any], samples: int) -> Bits | None:

@@ -25,19 +25,18 @@ __all__ = ["trained_model"]
 def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel:
     """Make the final model of one client ready for use: it takes raw inputs."""
     track = run.track(method, seed)
-    if not 0 <= client < len(track.group):
-        raise RunError(f"{run.path} has no client {client}; there are: 0 to {len(track.group) - 1}")
+    place = track.roster.place(client, run.path)
     world = _settings(run).worlds()[track.world]
     e = world.experiment
     refuse_more_than_a_model(world.algorithm, method)
     card, tensors = _kept(run, track.world, client)
-    if client in track.diverged[-1]:
+    if place in track.diverged[-1]:
         raise ModelError(f"client {client} of {method}, seed {seed}, diverged: it has no finite model")
     model = e.architectures[0]
     if track.architecture:
-        model = e.architectures[architecture_names(e.architectures).index(track.architecture[client])]
+        model = e.architectures[architecture_names(e.architectures).index(track.architecture[place])]
     outputs = e.task_kind.shape(tuple(card["inputs"]), tuple(card["classes"]))[-1]
-    score = float(track.scores["personal"][-1][client])
+    score = float(track.scores["personal"][-1][place])
     made = ModelCard.parse(
         {
             **card,
@@ -48,7 +47,7 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
             "has_classes": run.task.has_classes,
             "metric": asdict(run.task.metric),
             "score": None if np.isnan(score) else score,
-            "tested": 0 if track.test is None else int(track.test[client]),
+            "tested": 0 if track.test is None else int(track.test[place]),
             "method": method,
             "run": run.config["name"],
             "seed": seed,

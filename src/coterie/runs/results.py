@@ -90,11 +90,14 @@ def caption(summary: Mapping[str, Any]) -> str:
     seeds, clients, missing = len(summary["seeds"]), summary["clients"], summary.get("missing", [])
     runs = "one seed" if seeds == 1 else f"{seeds} seeds (± is the standard deviation over the seeds)"
     there = clients - sum(one["t"] < summary["t"] for one in missing)
-    honest = f"{clients} clients" if there == clients else f"{there} of {clients} clients"
+    honest = f"{clients:,} clients" if there == clients else f"{there:,} of {clients:,} clients"
     honest = f"the honest of {honest}" if summary["attackers"] else honest
     task = TaskFacts.of(summary)
     said = f"{_measure(task)}, mean over {honest} and {runs}. {_kinds(task)}"
     said += " worst 10 % and hurt are of personal."
+    if summary.get("recorded", clients) < clients:
+        said += f" hurt{' and graph AUC' if summary['groups'] > 1 else ''}: of a sample of "
+        said += f"{summary['recorded']:,} clients, all else over all of them."
     if any(m["surely_hurt"] is not None for m in summary["methods"].values()):
         below = "below" if task.metric.higher_is_better else "worse than"
         said += f" surely hurt: {below} Local with 95 % confidence; chance alone makes it up to about 5 %."
@@ -109,11 +112,15 @@ def caption(summary: Mapping[str, Any]) -> str:
     if missing:
         gone = "; ".join(f"{one['peer']} {one['why']} at iteration {one['t']}" for one in missing)
         said += f" Missing at the end: {gone}."
-    lost = {name: m["diverged"] for name, m in summary["methods"].items() if m["diverged"]}
-    for name, clients_ in lost.items():
-        some = ", ".join(f"{d['client']} (seed {d['seed']})" for d in clients_[:5])
-        more = f" and {len(clients_) - 5} more" if len(clients_) > 5 else ""
-        said += f" {name}: left out as diverged: client {some}{more}."
+    for name, method in summary["methods"].items():
+        named = method["diverged"][:5]
+        if not (lost := method.get("diverged_clients", len(method["diverged"]))):
+            continue
+        some = ", ".join(f"{d['client']} (seed {d['seed']})" for d in named)
+        more = f" and {lost - len(named):,} more" if lost > len(named) else ""
+        said += f" {name}: left out as diverged: " + (
+            f"client {some}{more}." if named else f"{lost:,} clients."
+        )
     return said
 
 

@@ -56,6 +56,13 @@ class Run:
         """Versions, machine, commit, command line, date."""
 
     @classmethod
+    def elsewhere(cls, path: Path) -> Run:
+        """Stand for a run whose folder only another machine can read."""
+        run = cls.__new__(cls)
+        run.path, run.environment = path, {}
+        return run
+
+    @classmethod
     def finished(cls, path: Path, experiment: Experiment) -> Run | None:
         """Open the run in a folder if it is done and of this experiment."""
         if not (path / "experiment.toml").exists():
@@ -164,7 +171,7 @@ class Run:
 
     def history(self, world: WorldMetrics) -> ExchangeHistory:
         """Read everything that the clients of one world heard and made of it."""
-        found, rows = ExchangeHistory(len(world.group)), self._exchanges
+        found, rows = ExchangeHistory(world.roster), self._exchanges
         found.add(list(rows.read(rows.of(world.world).tolist())))
         return found
 
@@ -173,6 +180,12 @@ class Run:
         index = JsonlIndex(self.path / "exchanges.jsonl")
         index.refresh()
         return index
+
+    @property
+    def recorded(self) -> str:
+        """Which clients are recorded one by one, in words: all, or a sample of very many."""
+        rosters = [w.roster for w in self.tracks]
+        return max(rosters, key=lambda roster: roster.total).said() if rosters else "nothing yet"
 
     def summary(self) -> dict[str, Any]:
         """Compute the numbers of the result table; `coterie.runs.summary` tells what each means."""
@@ -190,10 +203,11 @@ class Run:
             "iterations": status["iterations"],
             "missing": status.get("missing", []),
             "seeds": sorted({t.seed for t in tracks}),
-            "clients": max((len(t.group) for t in tracks), default=0),
-            "attackers": max((len(t.attackers) for t in tracks), default=0),
+            "clients": max((t.roster.total for t in tracks), default=0),
+            "recorded": max((len(t.roster) for t in tracks), default=0),
+            "attackers": max((t.attacking for t in tracks), default=0),
             "task": self.task.plain(),
-            "groups": max((len(np.unique(t.group)) for t in tracks), default=0),
+            "groups": max((len(np.unique(t.roster.group)) for t in tracks), default=0),
             "local": [name for name, worlds in named.items() if worlds[0].alone],
             "methods": summarize(tracks, weighed),
             **({"stopped_early": early} if (early := status.get("stopped_early")) else {}),
@@ -224,7 +238,7 @@ class Run:
                 w.t.tolist(),
                 *(w.means(score).tolist() for score in scores),
                 w.bytes.tolist(),
-                map(len, w.diverged),
+                w.diverged_clients,
                 strict=True,
             )
         ]
@@ -232,7 +246,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> DataFrame:
-        """All that was measured: one row for each method, seed, evaluation and client."""
+        """All that was measured: one row for each method, seed, evaluation and client that is recorded."""
         import pandas as pd
 
         frames = [
@@ -241,7 +255,7 @@ class Run:
                     "method": w.name,
                     "seed": w.seed,
                     "t": np.repeat(w.t, len(w.group)),
-                    "client": np.tile(np.arange(len(w.group)), len(w.t)),
+                    "client": np.tile(w.roster.numbers, len(w.t)),
                     **{score: np.asarray(w.scores[score]).reshape(-1) for score in SCORES},
                 }
             )
@@ -252,6 +266,7 @@ class Run:
     def per_client(self, t: int | None = None) -> DataFrame:
         """Make one row for each method, seed and client, at the last evaluation (up to iteration t).
 
+        Of very many clients, a sample is recorded one by one: `Run.recorded` says so in words.
         `vs_local` is the gain on personal samples over the same client alone, negative for one that is worse.
         """
         import pandas as pd
@@ -265,7 +280,7 @@ class Run:
                 "method": w.name,
                 "seed": w.seed,
                 "t": int(w.t[e]),
-                "client": np.arange(len(w.group)),
+                "client": w.roster.numbers,
                 "group": w.group,
                 **({"architecture": list(w.architecture)} if w.architecture else {}),
                 "train": w.train,
@@ -280,11 +295,14 @@ class Run:
         return list(dict.fromkeys((*SCORES, *self.task.columns())))
 
     def graph(self, method: str, seed: int, t: int | None = None) -> Floats:
-        """Rebuild W at the end (or at t): `[M, M]`, row i is how much client i listens to each other one."""
+        """Rebuild W at the end (or at t): `[M, M]`, row i is how much client i listens to each other one.
+
+        Where only a sample of the clients is recorded, rows and columns are those of the sample, in order.
+        """
         world = self.track(method, seed)
         if world.world not in self.weighed:
             raise RunError(f"{method} of {self.path} reported no weights, so it has no graph")
-        return graph(self.weighed[world.world], len(world.group), t).weight
+        return graph(self.weighed[world.world], world.roster, t).weight
 
     def model(self, method: str, seed: int, client: int) -> TrainedModel:
         """Load the final model of one client: it takes raw inputs, and has `classes` and a `card`.

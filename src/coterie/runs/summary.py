@@ -1,5 +1,8 @@
 """The numbers of the result table.
 
+All numbers but the last ones are over all clients; where only a sample is recorded one by one (`recorded` of
+them), hurt_vs_local, surely_hurt, graph_auc and trust_auc are over that sample.
+
 mean           mean over seeds of the mean over clients, at the last evaluation
 std_seeds      standard deviation (n - 1) of that mean over seeds; null for one seed
 std_clients    mean over seeds of the standard deviation (n) over clients
@@ -15,7 +18,8 @@ models_carried what a client remembers beside its model and optimiser, in models
 graph_auc      mean over seeds (see `coterie.runs.graph`); null without weights or without groups
 trust_auc      mean over seeds of the probability that an honest client has a higher weight for an honest
                neighbour than for an attacker; null without weights or without attackers
-diverged       the clients that ended without a finite model; left out of all of the above
+diverged       the clients that ended without a finite model, of those recorded; left out of all of the above
+diverged_clients  how many there are of all
 
 Further metrics of the task have the first five, too, under their names in `metrics.jsonl` (`personal.r2`).
 Clients are the honest ones: attackers are in no mean, standard deviation or share.
@@ -29,8 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.tasks.metric import Metric
-from coterie.runs.graph import auc, graph, graph_auc
+from coterie.runs.graph import auc, graph_auc, listening
 from coterie.runs.hurt import hurt, share_worse
 from coterie.runs.metrics import Floats, WeightUpdate, WorldMetrics, by_name
 
@@ -55,7 +58,7 @@ def row(method: Mapping[str, Any]) -> dict[str, Any]:
             key: method[key]
             for key in ("surely_hurt", "bytes_sent", "models_carried", "graph_auc", "trust_auc")
         },
-        "diverged": len(method["diverged"]),
+        "diverged": method.get("diverged_clients", len(method["diverged"])),
     }
 
 
@@ -74,9 +77,9 @@ def _scores(names: Iterable[str]) -> list[str]:
 
 def _method(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[WeightUpdate]]) -> dict[str, Any]:
     aucs = [
-        graph_auc(graph(weighed[w.world], len(w.group)), w.group)
+        graph_auc(listening(weighed[w.world], w.roster.total), w.roster)
         for w in worlds
-        if w.world in weighed and len(np.unique(w.group)) > 1
+        if w.world in weighed and len(np.unique(w.roster.group)) > 1
     ]
     return {
         "metric": asdict(worlds[0].metric()),
@@ -87,33 +90,31 @@ def _method(worlds: Sequence[WorldMetrics], weighed: Mapping[int, Sequence[Weigh
         "models_carried": _mean([w.models_carried for w in worlds]),
         "graph_auc": _mean(aucs),
         "trust_auc": _mean([_trust(w, weighed[w.world]) for w in worlds if w.world in weighed]),
-        "diverged": [{"seed": w.seed, "client": c} for w in worlds for c in w.diverged[-1]],
+        "diverged": [
+            {"seed": w.seed, "client": int(w.roster.numbers[c])} for w in worlds for c in w.diverged[-1]
+        ],
+        "diverged_clients": sum(w.diverged_clients[-1] for w in worlds),
     }
 
 
 def _trust(world: WorldMetrics, weighed: Sequence[WeightUpdate]) -> float | None:
-    found = graph(weighed, len(world.group))
-    lies = np.isin(np.arange(len(world.group)), world.attackers)
-    met = found.met & ~lies[:, None]
-    return auc(found.weight[met & ~lies], found.weight[met & lies])
+    found = listening(weighed, world.roster.total)
+    listener, speaker = world.roster.places(found.listener), world.roster.places(found.speaker)
+    known = (listener >= 0) & (speaker >= 0) & ~np.isin(listener, world.attackers)
+    lies = np.isin(speaker, world.attackers)
+    return auc(found.weight[known & ~lies], found.weight[known & lies])
 
 
 def _score(worlds: Sequence[WorldMetrics], score: str) -> dict[str, float | None]:
-    last = [world.scores[score][-1] for world in worlds]
-    sound = [values for all_ in last if len(values := all_[~np.isnan(all_)])]
-    means = [float(values.mean()) for values in sound]
+    last = [found for world in worlds if (found := world.last(score)) is not None]
+    means = [one.mean for one in last]
     return {
         "mean": _mean(means),
         "std_seeds": float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        "std_clients": _mean([float(values.std()) for values in sound]),
-        "worst10": _mean([_worst_tenth(values, worlds[0].metric(score)) for values in sound]),
+        "std_clients": _mean([one.std for one in last]),
+        "worst10": _mean([one.worst10 for one in last]),
         "hurt_vs_local": share_worse(worlds, score),
     }
-
-
-def _worst_tenth(values: Floats, metric: Metric) -> float:
-    worst_first = np.sort(values) if metric.higher_is_better else np.sort(values)[::-1]
-    return float(worst_first[: -(-len(values) // 10)].mean())
 
 
 def _best(worlds: Sequence[WorldMetrics], score: str) -> dict[str, float | int] | None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 from coterie.core.errors import CoterieError, RunError
 from coterie.core.support.toml import dumps, flat
 from coterie.core.tasks.metric import TaskFacts
-from coterie.runs.environment import environment
+from coterie.runs.environment import SAMPLED, environment
 from coterie.runs.run import Run
-from coterie.storage.files import append, as_run_error, replace_file, to_json_bytes
+from coterie.storage.files import append, as_run_error, read_json, replace_file, to_json_bytes
 from coterie.storage.lock import LOCK, locked
 
 if TYPE_CHECKING:  # it takes torch along, which a reader of run folders does not need
@@ -86,6 +86,11 @@ class RunFolder:
         task: TaskFacts = TaskFacts(),  # noqa: B008  (it is frozen)
     ) -> None:
         """Write what is learned and who takes part: task.json, worlds.json and clients.json."""
+        if any("sample" in federation for federation in clients):
+            facts = read_json(self.path / "environment.json")
+            replace_file(
+                self.path / "environment.json", to_json_bytes({**facts, "format": SAMPLED}, indent=2)
+            )
         replace_file(self.path / "task.json", to_json_bytes(task.plain()))
         replace_file(self.path / "worlds.json", to_json_bytes(worlds))
         replace_file(self.path / "clients.json", to_json_bytes(clients))

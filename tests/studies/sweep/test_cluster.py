@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,13 +14,16 @@ from typing import Any
 
 import pytest
 
-from coterie import Run
+from coterie import Experiment, Run, run
 from coterie.core.errors import ConfigError, RunError
+from coterie.studies.cluster_run import run_on_cluster
 from coterie.studies.sweep.cluster import connected
 from coterie.studies.sweep.folder import Sweep
 from coterie.studies.sweep.runner import SweepStopped, sweep
 from coterie.studies.sweep.worker import JobEvent
+from tests.cli.conftest import SMALL
 from tests.studies.sweep.small import PYTHONPATH, Shown, equal, gated, grid, own_data, pipe
+from tests.trees import close
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -166,3 +170,31 @@ def test_another_version_is_refused_before_anything_is_done(joined: Any, tmp_pat
         sweep(grid(tmp_path), tmp_path / "sweep", ray=joined.address, cpus=1)
     joined.remove_node(stranger)
     assert not (tmp_path / "sweep").exists()
+
+
+def test_one_run_on_two_machines(joined: Any, tmp_path: Path) -> None:
+    """The first rank is here, the second on another machine; what they come to is what one comes to."""
+    e = Experiment.load(_small(tmp_path), {"dtype": "float64"})
+    found = run_on_cluster(joined.address, e, 2, tmp_path / "two", plots=False)
+    assert found.status["state"] == "done"
+    run(e, tmp_path / "one", plots=False)
+    for name in ("metrics.jsonl", "exchanges.jsonl"):
+        got, want = (list(map(json.loads, (tmp_path / f / name).open())) for f in ("two", "one"))
+        close(got, want, 1e-10)
+
+
+def test_a_run_for_which_the_cluster_has_no_devices(joined: Any, tmp_path: Path) -> None:
+    e = Experiment.load(_small(tmp_path))
+    for devices, words in (
+        (None, "say how many, with --devices N"),
+        (9, r"--devices 9 needs 8 CPUs, but the Ray cluster has \d; use --devices \d"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            run_on_cluster(joined.address, e, devices, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def _small(folder: Path) -> Path:
+    file = folder / "small.toml"
+    file.write_text(SMALL)
+    return file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,12 +37,14 @@ def build_task(
     weights: Tensors | None = None,
     freeze: Sequence[str] = (),
     samples: tuple[Tensor, Tensor] | None = None,
+    by_hand: Callable[[Task], object] = lambda _: None,
 ) -> Task:
     """Make a `Task` of this kind and the named model, for samples of this shape.
 
     `names`: of the classes, targets or tokens. `weights`: pretrained tensors, by name. `freeze`: roles and
     patterns of what never changes. `samples`: some, with their targets, on which random draws inside the
-    model are looked for.
+    model are looked for, and a gradient is tried. `by_hand` tells whether gradients of a task are computed
+    without torch's: then none is tried, since the first one takes a second to load.
 
     Weights that the model brings along are found by building twice: what is drawn differs if the seeds do,
     what is brought does not.
@@ -68,7 +70,10 @@ def build_task(
         made = _pretrained(made, weights, init)
     if freeze:
         made = _frozen(made, freeze)
-    return made if samples is None else _differentiable(keyed(made, samples[0]), *samples)
+    if samples is None:
+        return made
+    made = keyed(made, samples[0])
+    return made if by_hand(made) else _differentiable(made, *samples)
 
 
 def _pretrained(task: Task, weights: Tensors, file: str) -> Task:

@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 __all__ = ["ErrorText", "error_texts"]
 
-_HOMES = ("core/errors", "data_files/fetch", "peer/errors", "callbacks/watch", "api", "studies/sweep/runner")
+_HOMES = (
+    "core/errors", "data_files/fetch", "peer/errors", "callbacks/watch", "engine/distributed/wire", "api",
+    "studies/sweep/runner",
+)  # fmt: skip
 """The files that have classes of errors; a test compares them with all that there are."""
 
 

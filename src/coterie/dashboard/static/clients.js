@@ -1,7 +1,7 @@
 // All clients, worst first: how well each does, whether it would do better alone, what it has.
 import { choice, h, problem, put } from "./dom.js";
 import { csvButton } from "./download.js";
-import { amount, count, plural } from "./format.js";
+import { amount, count, numbered, plural } from "./format.js";
 import { columns, legend } from "./labels.js";
 import { wording } from "./metric.js";
 import { groupColour } from "./palette.js";
@@ -175,7 +175,7 @@ export async function clients(source, query, remember, link) {
         ...found.classes,
       ],
       ...order.map((k) => [
-        k,
+        numbered(found, k),
         found.group[k],
         ...(found.architecture ? [found.architecture[k]] : []),
         found.personal[k],
@@ -196,6 +196,7 @@ export async function clients(source, query, remember, link) {
     return h(
       "p",
       { class: "lead" },
+      found.numbers && `A sample of ${plural(all, "client")} of all ${count(found.clients)} is recorded. `,
       found.alone
         ? `${plural(all, "client")}, each learning alone.`
         : found.gain === null
@@ -222,8 +223,8 @@ export async function clients(source, query, remember, link) {
         title: `group ${found.group[k]}`,
         css: { background: groupColour(found.group[k]) },
       });
-    const text = `client ${k}`,
-      there = { method: found.method, seed: found.seed, client: k };
+    const text = `client ${numbered(found, k)}`,
+      there = { method: found.method, seed: found.seed, client: numbered(found, k) };
     return [
       dot,
       link ? h("a", { href: link(there) }, text) : text,
@@ -248,7 +249,7 @@ export async function clients(source, query, remember, link) {
       .join(", ");
     return h(
       "div",
-      { class: "client-row", "data-client": k },
+      { class: "client-row", "data-client": numbered(found, k) },
       h("span", { class: "who" }, name(k)),
       kind(k),
       h(
@@ -273,7 +274,7 @@ export async function clients(source, query, remember, link) {
     const gain = found.gain?.[k] ?? null;
     return h(
       "div",
-      { class: "tile", "data-client": k },
+      { class: "tile", "data-client": numbered(found, k) },
       h("div", {}, h("span", { class: "who" }, name(k)), h("b", {}, said.full(found.personal[k]))),
       kind(k),
       found.classes.length > 0 && columns(found.labels[k], { width: 126, height: 46 }),

@@ -34,3 +34,6 @@ export function duration(seconds) {
 
 export const day = (iso) => (iso ? iso.slice(0, 16).replace("T", " ") : NONE);
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+
+// What client k of an answer's columns is called: its number among all clients, where a sample of them is recorded.
+export const numbered = (found, k) => found.numbers?.[k] ?? k;

@@ -3,6 +3,7 @@
 import { ticks } from "./curve.js";
 import { choice, fitted, h, put, svg } from "./dom.js";
 import { csvButton, painted, pngButton } from "./download.js";
+import { numbered } from "./format.js";
 import { wording } from "./metric.js";
 
 const TITLE = "Who gains by joining",
@@ -172,11 +173,12 @@ function figure(found, link) {
   }
 
   function name(k) {
-    return link ? h("a", { href: there(k) }, `client ${k}`) : `client ${k}`;
+    const text = `client ${numbered(found, k)}`;
+    return link ? h("a", { href: there(k) }, text) : text;
   }
 
-  function there(client) {
-    return link({ method: found.method, seed: found.seed, client });
+  function there(k) {
+    return link({ method: found.method, seed: found.seed, client: numbered(found, k) });
   }
 
   function open(place) {
@@ -245,6 +247,6 @@ function table(found, order) {
   const sure = (k) => found.surely?.[k] ?? null;
   return [
     ["client", "gain over Local", "personal", "verdict", "surely"],
-    ...order.map((k) => [k, found.gain[k], found.personal[k], verdict(found, k), sure(k)]),
+    ...order.map((k) => [numbered(found, k), found.gain[k], found.personal[k], verdict(found, k), sure(k)]),
   ];
 }

@@ -24,9 +24,10 @@ export async function graph(source, query, remember) {
   let world,
     frame,
     drawn,
+    chosen = query.client !== undefined,
     wanted = 0;
-  const heat = heatMap(choose),
-    links = linkMap(choose);
+  const heat = heatMap(chooseShown),
+    links = linkMap(chooseShown);
   const detail = h("div", {}),
     tools = h("div", { class: "tools" }),
     legend = h("div", { class: "legend groups" });
@@ -61,6 +62,7 @@ export async function graph(source, query, remember) {
 
   async function load() {
     world = await source.get("graph", { method: state.method, seed: state.seed });
+    if (world.recorded && !chosen) state.client = world.first;
     if (!world.worlds.length || !world.weighed) {
       put(
         node,
@@ -77,38 +79,62 @@ export async function graph(source, query, remember) {
       return;
     }
     [state.method, state.seed] = [world.method, world.seed];
+    if (!world.orders) {
+      put(
+        node,
+        h("div", { class: "tools" }, pick(), clientBox()),
+        problem(
+          "Too many clients for a picture",
+          `The run has ${world.recorded}, and nothing is known that would group them.`,
+        ),
+        detail,
+      );
+      frame = { t: undefined };
+      await explain(wanted);
+      return;
+    }
     const groups = [...new Set(world.group)].sort((a, b) => a - b);
     if (!(state.order in world.orders))
-      state.order = groups.length > 1 && world.orders.group ? "group" : "cluster";
-    state.client = Math.min(state.client, world.clients - 1);
+      state.order = world.by ? "number" : groups.length > 1 && world.orders.group ? "group" : "cluster";
+    if (!world.by) state.client = Math.min(state.client, world.clients - 1);
     slider.max = world.times.length - 1;
     if (!node.contains(heat.node)) build();
     put(
       tools,
       pick(),
-      choice(
-        "ordered by",
-        Object.keys(world.orders).map((k) => [k, ORDERS[k]]),
-        state.order,
-        (order) => {
-          state.order = order;
-          settle();
-          if (world.shared) move();
-          else show();
-        },
-      ),
+      world.by
+        ? clientBox()
+        : choice(
+            "ordered by",
+            Object.keys(world.orders).map((k) => [k, ORDERS[k]]),
+            state.order,
+            (order) => {
+              state.order = order;
+              settle();
+              if (world.shared) move();
+              else show();
+            },
+          ),
       measured,
     );
     put(
       legend,
-      groups.length > 1 && [
-        groups
-          .slice(0, GROUPS)
-          .map((k) =>
-            h("span", { class: "key" }, h("i", { css: { background: groupColour(k) } }), `group ${k}`),
-          ),
-        groups.length > GROUPS && h("span", {}, `and ${groups.length - GROUPS} more, in the same colours`),
-      ],
+      world.by &&
+        h(
+          "span",
+          {},
+          `By ${world.by}: ${world.names.map((n, k) => `${n} (${count(world.sizes[k])})`).join(", ")}` +
+            (world.recorded ? `; recorded: ${world.recorded}` : ""),
+        ),
+      !world.by &&
+        groups.length > 1 && [
+          groups
+            .slice(0, GROUPS)
+            .map((k) =>
+              h("span", { class: "key" }, h("i", { css: { background: groupColour(k) } }), `group ${k}`),
+            ),
+          groups.length > GROUPS && h("span", {}, `and ${groups.length - GROUPS} more, in the same colours`),
+        ],
     );
     reading.hidden = world.complete >= 1;
     reading.textContent =
@@ -153,6 +179,17 @@ export async function graph(source, query, remember) {
     ];
   }
 
+  // The number of the client that is explained below, where no picture shows clients one by one.
+  function clientBox() {
+    const box = h("input", {
+      type: "number",
+      min: 0,
+      value: state.client,
+      onchange: () => choose(Number(box.value)),
+    });
+    return h("label", { class: "choice" }, "client", box);
+  }
+
   function build() {
     const picture = (title, note, map) =>
       h(
@@ -182,10 +219,16 @@ export async function graph(source, query, remember) {
         { class: "pair" },
         picture(
           "Who listens to whom",
-          "row: the client that listens; column: the client it listens to",
+          world.by
+            ? "row: the group that listens; column: the group it listens to; the mean weight of pairs that met"
+            : "row: the client that listens; column: the client it listens to",
           heat,
         ),
-        picture("The same as links", "each client's strongest links; dotted: who hears whom just now", links),
+        picture(
+          "The same as links",
+          `each ${world.by ? "group" : "client"}'s strongest links; dotted: who hears whom just now`,
+          links,
+        ),
       ),
       h("div", { class: "time card" }, button, slider, facts),
       detail,
@@ -207,7 +250,8 @@ export async function graph(source, query, remember) {
   }
 
   function show() {
-    const here = { world, frame, order: world.orders[state.order], selected: state.client };
+    const selected = world.by ? world.members.findIndex((all) => all.includes(state.client)) : state.client;
+    const here = { world, frame, order: world.orders[state.order], selected };
     heat.show(here);
     links.show(here);
     slider.setAttribute("aria-valuetext", `iteration ${frame.t}`);
@@ -215,7 +259,7 @@ export async function graph(source, query, remember) {
     const met = frame.met < 1 ? Math.min(frame.met, 0.99) : 1; // all only if it is all
     put(
       measured,
-      `${percent(met, 0)} of all pairs have met`,
+      world.by ? `${count(frame.pairs)} pairs have met` : `${percent(met, 0)} of all pairs have met`,
       frame.auc !== null &&
         h(
           "span",
@@ -253,15 +297,25 @@ export async function graph(source, query, remember) {
     });
   }
 
+  // In a picture of groups a click leads to a client of that group, and the next click to the next one.
+  function chooseShown(k) {
+    if (!world.by) return choose(k);
+    const all = world.members[k];
+    if (all.length) choose(all[(all.indexOf(state.client) + 1) % all.length]);
+  }
+
   function choose(client) {
     state.client = client;
+    chosen = true;
+    const box = tools.querySelector("input[type=number]");
+    if (box) box.value = client;
     settle();
     show();
     explain(wanted);
   }
 
   function step(by) {
-    const order = world.orders[state.order];
+    const order = world.by ? world.members.flat() : world.orders[state.order];
     choose(order[Math.min(order.length - 1, Math.max(0, order.indexOf(state.client) + by))]);
   }
 

@@ -37,14 +37,15 @@ export function heatMap(choose) {
     const [i, j] = pair.map((k) => order[k]);
     const [row, column] = frame.share === 1 ? [i, j] : at(event, frame.side);
     const code = codes[row * frame.side + column];
-    const text = i === j ? `${name(i)} itself` : `${name(i)} listens to ${name(j)}: `;
+    const self = i === j && !world.by;
+    const text = self ? `${name(i)} itself` : `${name(i)} listens to ${name(j)}: `;
     const more = code === 253 ? " or more" : "";
     const weight = code === NOT_MET ? "not met yet" : `${amount((code / 253) * frame.top)}${more}`;
     showTip(
       event.clientX,
       event.clientY,
-      h("span", {}, text, i !== j && h("b", {}, weight)),
-      frame.share > 1 ? `mean over ${frame.share} × ${frame.share} of them` : null,
+      h("span", {}, text, !self && h("b", {}, weight)),
+      frame.share > 1 ? `mean over ${frame.share} × ${frame.share} of them` : world.by ? "on average" : null,
     );
   });
   canvas.addEventListener("pointerleave", hideTip);
@@ -147,9 +148,12 @@ export function heatMap(choose) {
     pen.fillStyle = ink("text");
     pen.font = `600 12px ${getComputedStyle(canvas).fontFamily}`;
     [pen.textAlign, pen.textBaseline] = ["center", "middle"];
+    [pen.strokeStyle, pen.lineWidth, pen.lineJoin] = [ink("card"), 4, "round"];
     order.forEach((i, k) => {
       const middle = edge + (k + 0.5) * step;
-      if (pen.measureText(name(i)).width < step - 6) pen.fillText(name(i), middle, middle);
+      if (pen.measureText(name(i)).width >= step - 6) return;
+      if (world.by) pen.strokeText(name(i), middle, middle); // a halo, for cells may be dark
+      pen.fillText(name(i), middle, middle);
     });
   }
 
@@ -187,7 +191,7 @@ export function heatMap(choose) {
       h("i", { class: "ramp", css: { background: `linear-gradient(90deg, ${stops.join(", ")})` } }),
       h("span", {}, `${amount(frame.top)} or more`),
       swatch("not met", { class: "hatched" }),
-      swatch("itself", { css: { background: `rgb(${own().join(" ")})` } }),
+      world.by ? "" : swatch("itself", { css: { background: `rgb(${own().join(" ")})` } }),
     );
   }
 }

@@ -27,8 +27,8 @@ export function linkMap(choose) {
     showTip(
       event.clientX,
       event.clientY,
-      h("b", {}, `client ${i}`),
-      ...mine.slice(0, 4).map(([, j, w]) => `listens to ${j}: ${amount(w)}`),
+      h("b", {}, world.names?.[i] ?? `client ${i}`),
+      ...mine.slice(0, 4).map(([, j, w]) => `listens to ${world.names?.[j] ?? j}: ${amount(w)}`),
       mine.length ? null : "has met nobody yet",
     );
   });
@@ -101,16 +101,24 @@ export function linkMap(choose) {
     pen.setLineDash([]);
     pen.globalAlpha = 1;
     const active = new Set(frame.now.map(([, listener]) => listener));
-    const radius = many ? 3 : 8;
+    const largest = Math.max(...(world.sizes ?? [1]));
+    const radius = (i) => (world.by ? 8 + 18 * Math.sqrt(world.sizes[i] / largest) : many ? 3 : 8);
     for (let i = 0; i < world.clients; i += 1) {
       const [x, y] = place(i);
       pen.beginPath();
-      pen.arc(x, y, i === selected ? radius + 3 : radius, 0, 7);
+      pen.arc(x, y, i === selected ? radius(i) + 3 : radius(i), 0, 7);
       pen.fillStyle = groupInk(world.group[i]);
       pen.fill();
       pen.lineWidth = i === selected ? 2.5 : 1.5;
       pen.strokeStyle = i === selected ? ink("accent") : active.has(i) && !many ? ink("text") : ink("card");
       pen.stroke();
+      if (world.by) {
+        pen.fillStyle = ink("text");
+        pen.font = "600 12px system-ui, sans-serif";
+        pen.textAlign = "center";
+        pen.fillText(world.names[i], x, y + radius(i) + 14);
+        continue;
+      }
       if (many) continue;
       pen.fillStyle = ink("card");
       pen.font = "600 9px system-ui, sans-serif";
@@ -120,7 +128,8 @@ export function linkMap(choose) {
     }
     canvas.setAttribute(
       "aria-label",
-      `Links at iteration ${frame.t}: ${frame.edges.length} strongest of ${world.clients} clients`,
+      `Links at iteration ${frame.t}: ${frame.edges.length} strongest of ${world.clients} ` +
+        (world.by ? "groups" : "clients"),
     );
   }
 }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from coterie.core.errors import RunError
 from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, number, plain
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.gains import WorldGains
@@ -29,10 +29,10 @@ def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     """Give its data, gain, neighbours at t and their weights over time, confidence, events and curves."""
     tracks = folder.tracks(0.4 * PATIENCE)
     world = folder.world(query)
-    m = len(world.group)
-    client = int(number(query, "client") or 0)
-    if client >= m:
-        raise RunError(f"there is no client {client}; there are 0 to {m - 1}")
+    roster = world.roster
+    asked = number(query, "client", high=2**31)
+    client = int(roster.numbers[0] if asked is None else asked)
+    place = roster.place(client, folder.run.path)
     history, complete = folder.history(world, 0.4 * PATIENCE)
     t = number(query, "t")
     neighbours = _neighbours(world, history, client, t)
@@ -42,19 +42,19 @@ def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "client": client,
         "hue": None if world.alone else hue(world.label),
         "complete": min(complete, folder.evaluations.share, *read),
-        "group": int(world.group[client]),
-        "groups": len(np.unique(world.group)),
-        "train": int(world.train[client]),
-        "attacker": client in world.attackers,
-        "account": WorldGains(world, worlds).account(client, facts).plain(),
+        "group": int(world.group[place]),
+        "groups": len(np.unique(roster.group)),
+        "train": int(world.train[place]),
+        "attacker": place in world.attackers,
+        "account": WorldGains(world, worlds).account(place, facts).plain(),
         "classes": list(world.classes),
-        "labels": world.labels[client].tolist(),
+        "labels": world.labels[place].tolist(),
         "neighbours": neighbours,
         "weights": [_line(history, client, n["client"]) for n in neighbours[:_LINES]],
         "confidence": _confidence(history, client),
         "events": _events(history, client, t),
         "metric": asdict(world.metric()),
-        "curves": _curves(world, client),
+        "curves": _curves(world, place),
     }
 
 
@@ -65,16 +65,16 @@ def _neighbours(
     known = history.until(t)
     mine = np.flatnonzero(known.client == client)
     last = dict(zip(known.neighbour[mine].tolist(), mine.tolist(), strict=True))
-    times = np.bincount(known.neighbour[mine], minlength=len(world.group))
+    times = Counter(known.neighbour[mine].tolist())
     total = float(sum(known.weight[p] for p in last.values()))
     found = [
         {
             "client": j,
-            "group": int(world.group[j]),
+            "group": int(world.roster.groups(j)),
             "weight": plain(known.weight[p]),
             "share": plain(known.weight[p] / total) if total > 0 else 0.0,
             "distance": plain(known.distance[p]),
-            "met": int(times[j]),
+            "met": times[j],
             "last": int(known.t[p]),
         }
         for j, p in last.items()
@@ -116,7 +116,7 @@ def _events(history: ExchangeHistory, client: int, t: float | None) -> list[dict
 
 
 def _curves(world: WorldMetrics, client: int) -> dict[str, Any]:
-    """Give the metric over time, of the client and of the same client alone."""
+    """Give the metric over time, of the client of that place and of the same client alone."""
     twin = None if world.alone or world.twin is None else _scores(world.twin, client)
     return {**_scores(world, client), "local": twin}
 

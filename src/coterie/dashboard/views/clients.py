@@ -36,6 +36,8 @@ def clients(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "t": int(world.t[-1]),
         "metric": asdict(world.metric()),
         "classes": list(world.classes),
+        "clients": world.roster.total,
+        "numbers": world.roster.numbers.tolist() if world.roster.sampled else None,
         "group": world.group.tolist(),
         "groups": len(np.unique(world.group)),
         "architecture": list(world.architecture) or None,

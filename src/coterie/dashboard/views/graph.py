@@ -13,8 +13,10 @@ from scipy.spatial.distance import squareform
 from coterie.core.errors import RunError
 from coterie.dashboard.incremental import deadline
 from coterie.dashboard.open_run import OpenRun, evenly, number, plain
+from coterie.dashboard.views.groups import MANY, grouped, grouped_frame
 from coterie.runs.exchanges import ExchangeHistory
-from coterie.runs.graph import CollaborationGraph, graph_auc
+from coterie.runs.graph import CollaborationGraph, Listening, graph_auc
+from coterie.runs.groups import Grouping, grouping, mean_weights
 from coterie.runs.metrics import Floats, Ints, WorldMetrics, closing_phase
 from coterie.runs.plots.looks import ceiling
 
@@ -46,21 +48,29 @@ def graph(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     chosen = query if query.get("method") else {k: str(v) for k, v in worlds[0].items()}
     world = folder.world(chosen)
     history, complete = folder.history(world)
-    found = _arranged(folder, world, history, complete >= 1)
+    shown, many = grouping(world), len(world.group) > MANY or world.roster.sampled
     times = np.unique(history.moments.t)
-    return {
+    said = {
         "worlds": worlds,
         "method": world.name,
         "seed": world.seed,
         "complete": complete,
-        "clients": len(world.group),
         "length": closing_phase([world], folder.run.config)[1],
-        "group": world.group.tolist(),
         "times": times[evenly(len(times), _TIMES)].tolist(),
         "exchanges": len(history.moments.t),
-        "shared": len(world.group) > _CELLS,
         "weighed": bool(len(history.until(None).t)),
-        **found,
+        "recorded": world.roster.said() if world.roster.sampled else None,
+        "first": int(world.roster.numbers[0]),
+    }
+    if many:
+        # Where nothing groups the clients, they can still be looked at one by one.
+        return said | ({} if shown is None else grouped(shown, world))
+    return {
+        **said,
+        "clients": len(world.group),
+        "group": world.group.tolist(),
+        "shared": len(world.group) > _CELLS,
+        **_arranged(folder, world, history, complete >= 1),
     }
 
 
@@ -69,6 +79,12 @@ def frame(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     world = folder.world(query)
     history, _ = folder.history(world, patience=0)
     t = number(query, "t")
+    several = len(np.unique(world.roster.group)) > 1
+    auc = plain(graph_auc(_thinned(history.listening(t)), world.roster)) if several else None
+    if len(world.group) > MANY or world.roster.sampled:
+        if (shown := grouping(world)) is None:
+            raise RunError(f"{world.name}: nothing is known that would group its clients")
+        return {"t": t, "auc": auc, **grouped_frame(shown, history, t, _top(folder, world, history, shown))}
     found = history.graph(t)
     order = np.arange(len(world.group))
     if len(order) > _CELLS:  # otherwise the page puts them in order
@@ -83,7 +99,7 @@ def frame(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "edges": _edges(found),
         "now": np.stack([now.neighbour[here], now.client[here]], axis=1)[:_NOW].tolist(),
         "met": plain(found.met.sum() / max(1, found.met.size - len(order))),
-        "auc": plain(graph_auc(_thinned(found), world.group)) if len(np.unique(world.group)) > 1 else None,
+        "auc": auc,
     }
 
 
@@ -115,23 +131,22 @@ def _order(name: str, folder: OpenRun, world: WorldMetrics, history: ExchangeHis
     return np.array(orders[name], dtype=np.int64)
 
 
-def _top(folder: OpenRun, world: WorldMetrics, history: ExchangeHistory) -> float:
+def _top(
+    folder: OpenRun, world: WorldMetrics, history: ExchangeHistory, shown: Grouping | None = None
+) -> float:
     """Find where the colours end, the same for all iterations: by the last weights."""
     key, state = ("top", world.world), len(history.moments.t)
     if folder.cache.get(key, (None,))[0] != state:
-        last = history.graph()
-        folder.cache[key] = state, ceiling(last.weight[last.met])
+        last = history.listening()
+        weights = last.weight if shown is None else mean_weights(shown, last)[0]
+        folder.cache[key] = state, ceiling(weights) if shown is None else max(float(weights.max()), 1e-12)
     return float(folder.cache[key][1])
 
 
-def _thinned(found: CollaborationGraph) -> CollaborationGraph:
+def _thinned(found: Listening) -> Listening:
     """Keep every k-th pair that met, so that no more are ranked than two decimals need."""
-    step = int(found.met.sum()) // _RANKED
-    if step < 2:
-        return found
-    met = np.zeros_like(found.met)
-    met.flat[np.flatnonzero(found.met)[::step]] = True
-    return found._replace(met=met)
+    step = max(1, len(found.weight) // _RANKED)
+    return Listening(found.listener[::step], found.speaker[::step], found.weight[::step])
 
 
 def cells(found: CollaborationGraph, order: Ints, top: float) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _found_groups(folder: OpenRun, worlds: Sequence[WorldMetrics]) -> float | No
         if found and folder.large and enough():
             break
         history = folder.latest(w) if folder.large else folder.history(w, patience=0.1)[0]
-        found.append(graph_auc(history.graph(), w.group))
+        found.append(graph_auc(history.listening(), w.roster))
     known = [auc for auc in found if auc is not None]
     return float(np.mean(known)) if known else None
 

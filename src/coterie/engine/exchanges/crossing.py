@@ -15,15 +15,16 @@ import torch
 from torch import Tensor
 
 from coterie.core.ingredients.messages import alike
-from coterie.core.types import Foreign, Info, Message, State
+from coterie.core.types import Foreign, Info, Message, Probe, State
 from coterie.engine.exchanges.deliveries import (
     Act,
     Deliveries,
     Meetings,
     among_sound,
+    counted,
     gradients_taken,
+    in_order,
     messages_sent,
-    reported,
     reports,
     restricted,
     to_neighbours,
@@ -32,10 +33,11 @@ from coterie.engine.exchanges.deliveries import (
 from coterie.engine.exchanges.exchange import Address, Draws, Exchanges, asked, chosen_among, chunks
 from coterie.engine.exchanges.feedback import Receivers, send_back
 from coterie.engine.exchanges.mail import Party, rows_of
+from coterie.engine.exchanges.post import Post
 from coterie.engine.layout import write_clients
 from coterie.schedule import Meeting
 
-__all__ = ["Crossings"]
+__all__ = ["Crossings", "MixedGroup"]
 
 Way = int | Literal["own"] | None
 """The way in which a message arrives: among the own, or at a place of `Inbox.foreign`; None: not at all."""
@@ -55,11 +57,14 @@ class MixedGroup:
         """`[n]` int64: the place of each client's party"""
         self.place = torch.empty(sum(sizes), dtype=torch.int64)
         """`[n]` int64: its number in that party's group"""
+        self.here = torch.zeros(sum(sizes), dtype=torch.bool)
+        """`[n]` bool: who is in this process; of others the architecture is known, not the place"""
         for a, party in enumerate(parties):
             for first, m in zip(self.first, party.group.members, strict=True):
                 self.architecture[first + m.numbers] = a
                 begin = m.clients.start - party.group.clients.start
                 self.place[first + m.numbers] = begin + torch.arange(m.size)
+                self.here[first + m.numbers] = True
         every = range(len(parties))
         self.ways: dict[Act, list[list[Way]]] = {
             "mix": [[self._way(a, b, "replies") if self._asks(a, b) else None for b in every] for a in every],
@@ -90,16 +95,20 @@ class MixedGroup:
 
     def of(self, party: int, to: Deliveries) -> tuple[Tensor, Deliveries]:
         """Pick the deliveries to clients of one party, by their places there; senders keep their numbers."""
-        mine = (self.architecture[to.reader] == party).nonzero()[:, 0]
-        own = Deliveries(*(column[mine] for column in to))
+        mine = ((self.architecture[to.reader] == party) & self.here[to.reader]).nonzero()[:, 0]
+        own = to.some(mine)
         return mine, own._replace(reader=self.place[own.reader])
 
-    def receivers(self, star: int, to: Deliveries) -> Iterator[Receivers]:
+    def receivers(self, star: int, to: Deliveries, post: Post) -> Iterator[Receivers]:
         """Part those who were heard by stars of one architecture by their own."""
         sender = to.sender.flatten()
         for b, party in enumerate(self.parties):
+
+            def give(pair: Tensor, sent: Message, b: int = b) -> None:
+                post.give(self, b, sender[pair], sent)
+
             among = self.architecture[sender] == b
-            yield Receivers(party, self.ways["mix"][star][b], among, self.place[sender])
+            yield Receivers(party.stack.task, self.ways["mix"][star][b], among, give)
 
     def architectures(self, world: int) -> Tensor:
         """Look up the architecture of each client of the group's world of that place, `[M]`."""
@@ -118,10 +127,12 @@ class Change(NamedTuple):
 class Crossings:
     """The meetings of worlds with several architectures."""
 
-    def __init__(self, parts: Sequence[Exchanges]) -> None:
+    def __init__(self, parts: Sequence[Exchanges], post: Post) -> None:
         """`parts`: those of the stacks."""
-        lead = parts[0].stack
+        lead, self.post = parts[0].stack, post
         self.groups = [MixedGroup(parties) for parties in zip(*(p.parties for p in parts), strict=True)]
+        for mixed in self.groups:
+            post.introduce(mixed)
         self._draws = Draws(lead.members, lead.experiment.exchange.every)
         self.foresee: Callable[[int], None] = self._draws.foresee
 
@@ -181,7 +192,7 @@ class Crossings:
         for a, party in enumerate(mixed.parties):
             mine, own = mixed.of(a, to)
             chosen[mine] = asked(party, own, t)
-        return chosen_among(mixed.group, meetings, chosen)
+        return chosen_among(mixed.group, meetings, self.post.chosen(chosen))
 
     def _deliver(self, met: Meetings, t: int, address: Address, act: Act) -> list[dict[str, Any]]:
         rows = []
@@ -193,11 +204,8 @@ class Crossings:
             for change in (change for changes, _ in read for change in changes):
                 # Only now: everybody read the models from before.
                 write_clients(change.party.state, change.reader, change.new)
-            found = [row for _, reported_rows in read for row in reported_rows]
-            ids = [m.id for m in mixed.group.members]
-            readers = zip(to.world.tolist(), to.client.tolist(), strict=True)
-            order = {(ids[world], client): i for i, (world, client) in enumerate(readers)}
-            found.sort(key=lambda row: order[row["world"], row["client"]])
+            found = self.post.rows([row for _, reported in read for row in reported])
+            found = in_order(found, mixed.group, to)
             rows += [{**row, "t": t, "kind": act} for row in found]
         return rows
 
@@ -206,53 +214,77 @@ class Crossings:
     ) -> tuple[list[Change], list[dict[str, Any]]]:
         """Find what becomes of those readers that have architecture a, and the rows that they report."""
         party, own = mixed.parties[a], mixed.of(a, to)[1]
-        if not (party.room(act) and len(own.reader)):
+        if not party.room(act):
             return [], []
         ways = zip(mixed.parties, mixed.ways[act][a], strict=True)
-        inbox = sum(other.room(act) for other, way in ways if way is not None)
+        room = sum(other.room(act) for other, way in ways if way is not None)
         changes, infos = [], []
-        for some in chunks(party, len(own.reader), inbox * own.sender.shape[1]):
-            part = Deliveries(*(column[some] for column in own))
+        nobody = own.some(slice(0, 0))
+        for part in self.post.turns(chunks(party, party.placed(own, t), room), nobody):
             new, info = self._batch(mixed, a, part, act, t)
             if act == "mix" and party.group.algorithm.feeds_back:
-                info = send_back(party, part, info, t, mixed.receivers(a, part))
-            changes.append(Change(party, party.stack.to_device(part.reader), new))
-            infos.append(info)
-        info = reported({k: torch.cat([i[k] for i in infos]) for k in infos[0]})
-        return changes, list(reports(party.group, own, info))
+                info = send_back(party, part, info, t, mixed.receivers(a, part, self.post))
+            if new is not None:
+                changes.append(Change(party, party.stack.to_device(part.reader), new))
+                infos.append((part, info))
+        return changes, [row for part, info in infos for row in reports(party.group, part, info)]
 
-    def _batch(self, mixed: MixedGroup, a: int, to: Deliveries, act: Act, t: int) -> tuple[State, Info]:
-        """Gather what R readers of architecture a hear from each architecture, and let them read."""
+    def _batch(
+        self, mixed: MixedGroup, a: int, to: Deliveries, act: Act, t: int
+    ) -> tuple[State | None, Info]:
+        """Gather what R readers of architecture a hear from each architecture, and let them read.
+
+        If there are none here, others still get what they ask for.
+        """
         party = mixed.parties[a]
-        probe = party.probe(to.reader, t)
-        answers = act == "mix" and party.group.algorithm.answers
-        questions = party.questions(to.reader, probe, t) if answers else {}
-        messages = _blank(party.mail.replies if act == "mix" else party.mail.offers, to)
-        nothing = torch.zeros(to.sender.numel(), dtype=torch.bool, device=party.stack.device)
-        foreign = [Foreign({}, nothing)] * (
-            len(party.stack.task.foreign) if party.group.algorithm.crosses else 0
-        )
+        probe = party.probe(to.reader, t) if len(to.reader) else None
         if act == "adopt" and party.group.algorithm.feeds_back:
-            return party.read(*party.returned(to), probe, act, t, tuple(foreign))
+            messages: Message = {}
+            foreign = _nothing_foreign(party, to)
+            if probe is not None:
+                to, messages = party.returned(to)
+        else:
+            messages, foreign = self._arrived(mixed, a, to, probe, act, t)
+        return (None, {}) if probe is None else party.read(to, messages, probe, act, t, tuple(foreign))
+
+    def _arrived(
+        self, mixed: MixedGroup, a: int, to: Deliveries, probe: Probe | None, act: Act, t: int
+    ) -> tuple[Message, list[Foreign]]:
+        """Gather what R readers of architecture a hear: messages like their own, and foreign ones."""
+        party = mixed.parties[a]
+        answers = act == "mix" and party.group.algorithm.answers
+        questions = party.mail.questions
+        if answers and probe is not None:
+            questions = party.questions(to.reader, probe, t)
+        messages = _blank(party.mail.replies if act == "mix" else party.mail.offers, to)
+        foreign = _nothing_foreign(party, to)
         architecture = mixed.architecture[to.sender.flatten()]
         for b, other in enumerate(mixed.parties):
             way, mask = mixed.ways[act][a][b], to.heard.flatten() & (architecture == b)
-            (pair,) = mask.nonzero(as_tuple=True)
-            if way is None or not len(pair):
+            if way is None:
                 continue
-            who, at = mixed.place[to.sender.flatten()[pair]], party.stack.to_device(pair)
+            (pair,) = mask.nonzero(as_tuple=True)
+            who, at = to.sender.flatten()[pair], party.stack.to_device(pair)
             if answers:
                 each = rows_of(questions, party.stack.to_device(pair // to.sender.shape[1]))
-                arrived = other.replies(who, each, t)
+                arrived = self.post.replies(mixed, b, who, each, t)
             else:
-                arrived = other.offers(who, t)
+                arrived = self.post.offers(mixed, b, who, t)
+            if not len(pair):
+                continue
             if way == "own":
                 messages = {k: m.index_copy(0, at, arrived[k]) for k, m in messages.items()}
             else:
                 blank = _blank(other.mail.replies if act == "mix" else other.mail.offers, to)
                 theirs = {k: m.index_copy(0, at, arrived[k]) for k, m in blank.items()}
                 foreign[way] = Foreign(theirs, party.stack.to_device(mask))
-        return party.read(to, messages, probe, act, t, tuple(foreign))
+        return messages, foreign
+
+
+def _nothing_foreign(party: Party, to: Deliveries) -> list[Foreign]:
+    """Leave the place of each other architecture empty."""
+    nothing = torch.zeros(to.sender.numel(), dtype=torch.bool, device=party.stack.device)
+    return [Foreign({}, nothing)] * (len(party.stack.task.foreign) if party.group.algorithm.crosses else 0)
 
 
 def _blank(like: Message, to: Deliveries) -> Message:
@@ -277,6 +309,6 @@ def _crossing_gradients(mixed: MixedGroup, meeting: Meeting, architecture: Tenso
         for act, rows in mixed.ways.items()
     }
     star, neighbour = architecture[meeting.star, None], architecture[meeting.neighbour]
-    heard = (meeting.heard & foreign["mix"][star, neighbour]).sum(dim=1).tolist()
-    told = (meeting.told & algorithm.listens & foreign["adopt"][neighbour, star]).sum(dim=1).tolist()
-    return sum(algorithm.crossing_gradients(h, n) for h, n in zip(heard, told, strict=True))
+    heard = meeting.heard & foreign["mix"][star, neighbour]
+    told = meeting.told & algorithm.listens & foreign["adopt"][neighbour, star]
+    return sum(algorithm.crossing_gradients(*star) * often for star, often in counted(heard, told))

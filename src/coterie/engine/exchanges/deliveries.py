@@ -24,14 +24,17 @@ __all__ = [
     "Deliveries",
     "Meetings",
     "among_sound",
+    "counted",
     "gradients_taken",
+    "in_order",
     "messages_sent",
-    "reported",
+    "narrowed",
     "reports",
     "restricted",
     "rounded_up",
     "to_neighbours",
     "to_stars",
+    "widest_first",
 ]
 
 Meetings: TypeAlias = Mapping[int, Meeting]
@@ -50,12 +53,19 @@ class Deliveries(NamedTuple):
     """`[R]` the reader's number in its world"""
     sender: Tensor
     """`[R, K]`"""
-    slot: Tensor
+    number: Tensor
     """`[R, K]`: the senders' numbers in their world"""
+    slot: Tensor
+    """`[R, K]`: their slots in the reader's rows: the same numbers unless the population is large, where they
+    are looked up (`Party.placed`) and on the device"""
     heard: Tensor
     """`[R, K]`"""
     told: Tensor
     """`[R, K]`: of the senders, those who take what this reader, a star, sends one iteration later"""
+
+    def some(self, readers: slice | Tensor) -> Deliveries:
+        """Pick some of the readers."""
+        return Deliveries(*(column[readers] for column in self))
 
 
 def to_stars(first: Sequence[int], meetings: Sequence[Meeting]) -> Deliveries:
@@ -65,11 +75,12 @@ def to_stars(first: Sequence[int], meetings: Sequence[Meeting]) -> Deliveries:
     # Not `repeat_interleave`, which takes milliseconds where there are many cores.
     offset, world = (torch.from_numpy(np.repeat(part, sizes)) for part in (first, range(len(meetings))))
     star = torch.cat([m.star for m in meetings])
-    slot, heard, told = (
+    number, heard, told = (
         torch.cat([pad(part, (0, width - part.shape[1])) for part in parts])
         for parts in zip(*((m.neighbour, m.heard, m.told) for m in meetings), strict=True)
     )
-    return Deliveries(world, star + offset, star, slot + offset[:, None], slot, heard, told)
+    sender = number + offset[:, None]
+    return Deliveries(world, star + offset, star, sender, number, number, heard, told)
 
 
 def to_neighbours(first: Sequence[int], meetings: Sequence[Meeting]) -> Deliveries:
@@ -79,9 +90,9 @@ def to_neighbours(first: Sequence[int], meetings: Sequence[Meeting]) -> Deliveri
         s, k = torch.nonzero(meeting.told, as_tuple=True)
         client, star = meeting.neighbour[s, k], meeting.star[s]
         rows.append((torch.full_like(client, w), client + begin, client, star + begin, star))
-    world, reader, client, sender, slot = (torch.cat(column) for column in zip(*rows, strict=True))
-    heard = torch.ones_like(slot, dtype=torch.bool)
-    return Deliveries(world, reader, client, sender[:, None], slot[:, None], *[heard[:, None]] * 2)
+    world, reader, client, sender, star = (torch.cat(column) for column in zip(*rows, strict=True))
+    number, heard = star[:, None], torch.ones_like(star, dtype=torch.bool)[:, None]
+    return Deliveries(world, reader, client, sender[:, None], number, number, heard, heard)
 
 
 def rounded_up(to: Deliveries) -> Deliveries:
@@ -89,13 +100,28 @@ def rounded_up(to: Deliveries) -> Deliveries:
     count, width = to.sender.shape
     more = (0, round_up(width, 8) - width) if width > 1 else (0, 0)
     rows = torch.arange(round_up(count, 16)).clamp_max(count - 1)
-    wide = (pad(part, more) for part in (to.sender, to.slot, to.heard, to.told))
-    return Deliveries(*(column[rows] for column in (to.world, to.reader, to.client, *wide)))
+    wide = (pad(part, more) for part in to[3:])
+    return Deliveries(*(column[rows] for column in (*to[:3], *wide)))
 
 
-def reported(info: Info) -> Info:
-    """Bring reports to the host; an algorithm that reports nothing but whom it heard reports nothing."""
-    return {} if set(info) <= {"heard"} else {k: v.cpu() for k, v in info.items()}
+def narrowed(to: Deliveries) -> Deliveries:
+    """Drop the columns, from the last on, in which nobody is heard."""
+    width = int(_widths(to).max()) if len(to.reader) else 0
+    return Deliveries(*to[:3], *(part[:, :width] for part in to[3:]))
+
+
+def widest_first(to: Deliveries) -> Deliveries:
+    """Order readers by how many they hear, so that those read together have no more room than they need."""
+    return to.some(_widths(to).argsort(descending=True, stable=True))
+
+
+def _widths(to: Deliveries) -> Tensor:
+    """Count the columns up to the last that each reader hears, `[R]`."""
+    return (
+        (to.heard * torch.arange(1, to.heard.shape[1] + 1)).amax(dim=1)
+        if to.heard.shape[1]
+        else to.reader * 0
+    )
 
 
 def among_sound(meeting: Meeting, sound: Tensor) -> Meeting:
@@ -124,25 +150,59 @@ def messages_sent(algorithm: Algorithm, meeting: Meeting, act: Act) -> Tensor:
 def gradients_taken(algorithm: Algorithm, meeting: Meeting) -> int:
     """Add up what the exchanges of all stars of a meeting take."""
     told = meeting.told & algorithm.listens
-    counts = torch.stack([part.sum(dim=1) for part in (meeting.asked, meeting.heard, told)], dim=1)
-    return sum(algorithm.exchange_gradients(*star) for star in counts.tolist() if star[0])
+    stars = counted(meeting.asked, meeting.heard, told)
+    return sum(algorithm.exchange_gradients(*star) * often for star, often in stars if star[0])
+
+
+def counted(*pairs: Tensor) -> list[tuple[list[int], int]]:
+    """Count each star's marks in some tables `[S, K]`; the different counts, and how many stars have them."""
+    if not len(pairs[0]):
+        return []
+    counts = torch.stack([part.sum(dim=1) for part in pairs], dim=1)
+    different, often = torch.unique(counts, dim=0, return_counts=True)
+    return list(zip(different.tolist(), often.tolist(), strict=True))
 
 
 def reports(group: AlgorithmGroup, to: Deliveries, info: Info) -> Iterator[dict[str, Any]]:
-    """Make a row for each reader that heard something: whom, and what it reports of each and of all."""
+    """Make a row for each reader that heard something: whom, and what it reports of each and of all.
+
+    Of very many clients those that are recorded one by one report. An algorithm that reports nothing but whom
+    it heard reports nothing.
+    """
+    if set(info) <= {"heard"}:
+        return
+    if any(member.sampled for member in group.members):
+        kept = _recorded(group, to)
+        to, info = to.some(kept), {k: v[kept.to(v.device)] for k, v in info.items()}
     columns = {k: v.tolist() for k, v in info.items()}
-    readers = zip(to.world.tolist(), to.client.tolist(), to.slot.tolist(), strict=True)
-    for r, (world, client, slot) in enumerate(readers if info else ()):
+    readers = zip(to.world.tolist(), to.client.tolist(), to.number.tolist(), strict=True)
+    for r, (world, client, number) in enumerate(readers):
         heard = columns["heard"][r]
-        kept = [k for k, h in enumerate(heard) if h]
-        if kept:
+        there = [k for k, h in enumerate(heard) if h]
+        if there:
             found = {
-                name: [values[r][k] for k in kept] if _is_per_message(values[r], heard) else values[r]
+                name: [values[r][k] for k in there] if _is_per_message(values[r], heard) else values[r]
                 for name, values in columns.items()
                 if name != "heard"
             }
-            neighbours = [slot[k] for k in kept]
+            neighbours = [number[k] for k in there]
             yield {"world": group.members[world].id, "client": client, "neighbours": neighbours, **found}
+
+
+def _recorded(group: AlgorithmGroup, to: Deliveries) -> Tensor:
+    """Find the readers that are recorded one by one, their places `[r]` among all R."""
+    worlds = [member.recorded for member in group.members]
+    first = torch.tensor([0, *map(len, worlds)]).cumsum(0)
+    return torch.cat(worlds)[first[to.world] + to.client].nonzero()[:, 0]
+
+
+def in_order(rows: list[dict[str, Any]], group: AlgorithmGroup, to: Deliveries) -> list[dict[str, Any]]:
+    """Put rows of readers, read in any order, into that of their deliveries."""
+    reporting = {(row["world"], row["client"]) for row in rows}
+    ids = [m.id for m in group.members]
+    readers = zip(to.world.tolist(), to.client.tolist(), strict=True)
+    order = {(ids[w], c): i for i, (w, c) in enumerate(readers) if (ids[w], c) in reporting}
+    return sorted(rows, key=lambda row: order[row["world"], row["client"]])
 
 
 def _is_per_message(value: Any, heard: list[bool]) -> bool:

@@ -21,13 +21,15 @@ from coterie.engine.exchanges.deliveries import (
     Meetings,
     among_sound,
     gradients_taken,
+    in_order,
     messages_sent,
-    reported,
+    narrowed,
     reports,
     restricted,
     rounded_up,
     to_neighbours,
     to_stars,
+    widest_first,
 )
 from coterie.engine.exchanges.feedback import Receivers, send_back
 from coterie.engine.exchanges.mail import Mail, Party, rows_of
@@ -50,7 +52,7 @@ class Draws:
         """`every`: iterations from one exchange to the next."""
         self._schedules: dict[str, Schedule] = {m.meeting_key: m.schedule for m in members}
         self._every = every
-        links = max(s.stars * s.clients for s in self._schedules.values())
+        links = max(s.clients + s.stars * s.links_drawn for s in self._schedules.values())
         self._ahead = min(MOST, max(1, LINKS // links))
         self._drawn: dict[int, dict[str, Meeting]] = {}
 
@@ -73,7 +75,7 @@ class Exchanges:
     def __init__(self, stack: Stack, clients: Clients, recorder: Recorder | None = None) -> None:
         self.stack, self._recorder = stack, recorder
         self.parties = [
-            Party(stack, group, state) for group, state in zip(stack.groups, clients.parts, strict=True)
+            Party(stack, *its) for its in zip(stack.groups, clients.parts, clients.slots, strict=True)
         ]
         self._draws = Draws(stack.members, stack.experiment.exchange.every)
 
@@ -142,29 +144,25 @@ class Exchanges:
                 if act == "mix":
                     party.given.zero_()
                 to = address(_first(party.group), [met[m.id] for m in party.group.members])
-                info = self._read(party, to, act, t)
-                rows += [{**row, "t": t, "kind": act} for row in reports(party.group, to, info)]
+                rows += [{**row, "t": t, "kind": act} for row in self._read(party, to, act, t)]
         return rows
 
-    def _read(self, party: Party, to: Deliveries, act: Act, t: int) -> Info:
-        """Change all readers of a group; what they report, each with an axis of readers."""
+    def _read(self, party: Party, to: Deliveries, act: Act, t: int) -> list[dict[str, Any]]:
+        """Change all readers of a group; the rows of those that report."""
+        to = party.placed(to, t)
         if (found := self._replayed(party, to, act, t)) is not None:
-            return found
-        results, found_parts = [], []
-        for some in chunks(party, len(to.reader), party.room(act) * to.sender.shape[1]):
-            part = Deliveries(*(column[some] for column in to))
+            return list(reports(party.group, to, found))
+        results, infos = [], []
+        for part in chunks(party, to, party.room(act)):
             new, info = self._batch(party, part, act, t)
             if act == "mix" and party.group.algorithm.feeds_back:
-                sender = part.sender.flatten()
-                everybody = Receivers(party, "own", torch.ones_like(sender, dtype=torch.bool), sender)
-                info = send_back(party, part, info, t, [everybody])
+                info = send_back(party, part, info, t, [_everybody(party, part)])
             results.append((self.stack.to_device(part.reader), new))
-            found_parts.append(info)
+            infos.append((part, info))
         for reader, new in results:  # only now: everybody read the models from before
             write_clients(party.state, reader, new)
-        if not found_parts:
-            return {}
-        return reported({k: torch.cat([r[k] for r in found_parts]) for k in found_parts[0]})
+        rows = [row for part, info in infos for row in reports(party.group, part, info)]
+        return in_order(rows, party.group, to) if self.stack.large else rows
 
     def _replayed(self, party: Party, to: Deliveries, act: Act, t: int) -> Info | None:
         """Do the same by a recording, with readers and senders rounded up; None if there is none."""
@@ -177,12 +175,13 @@ class Exchanges:
         given = some.reader, some.sender, some.slot, some.heard, torch.tensor(t)
         work = partial(self._turn, party, act)
         info = self._recorder.replay((id(party.group), act), work, *map(self.stack.to_device, given))
-        return None if info is None else reported({k: v[: len(to.reader)] for k, v in info.items()})
+        return None if info is None else {k: v[: len(to.reader)] for k, v in info.items()}
 
     def _turn(self, party: Party, act: Act, reader: Tensor, *given: Tensor) -> Info:
         """Change readers, given on the device with their senders `[R, K]`, slots, what was heard, and t."""
         sender, slot, heard, t = given
-        to = Deliveries(reader, reader, reader, sender, slot, heard, heard)  # nobody gives feedback here
+        # nobody gives feedback here, and nobody asks for numbers
+        to = Deliveries(reader, reader, reader, sender, sender, slot, heard, heard)
         new, info = self._batch(party, to, act, t)
         write_clients(party.state, reader, new)
         return info
@@ -210,10 +209,18 @@ class Exchanges:
         return {k: m.index_copy(0, at, replies[k]) for k, m in found.items()}
 
 
+def _everybody(party: Party, to: Deliveries) -> Receivers:
+    """Name all who were heard, where all have one architecture."""
+    sender = to.sender.flatten()
+    among = torch.ones_like(sender, dtype=torch.bool)
+    return Receivers(party.stack.task, "own", among, lambda pair, sent: party.lay_down(sender[pair], sent))
+
+
 def asked(party: Party, to: Deliveries, t: int) -> Tensor:
     """Let stars choose among those in reach, `to.heard`: whom they ask, `[R, K]` bool."""
     chosen, group, stack = torch.zeros_like(to.heard), party.group, party.stack
-    for some in chunks(party, len(to.reader), 0):
+    to = party.placed(to, t)
+    for some in slices(party, len(to.reader), 0):
         who = stack.to_device(to.reader[some])
         reachable = Reachable(stack.to_device(to.slot[some]), stack.to_device(to.heard[some]))
         ctx = stack.context("ask", t, who + group.clients.start)
@@ -231,11 +238,26 @@ def chosen_among(group: AlgorithmGroup, meetings: Sequence[Meeting], chosen: Ten
     }
 
 
-def chunks(party: Party, readers: int, inbox: int) -> Iterator[slice]:
+def slices(party: Party, readers: int, inbox: int) -> Iterator[slice]:
     """Part readers so that their states, before and after, and inboxes (bytes each) fit."""
     own = sum(map(nbytes, take_clients(party.state, 0)))
     step = chunk_size(inbox + 2 * own, party.stack.device)
     return (slice(i, i + step) for i in range(0, readers, step))
+
+
+def chunks(party: Party, to: Deliveries, room: int) -> Iterator[Deliveries]:
+    """Part deliveries of messages, `room` bytes each, into as many as fit.
+
+    In a large population those who hear as many read together, and those who hear nobody do not read.
+    """
+    if not party.stack.large:
+        yield from map(to.some, slices(party, len(to.reader), room * to.sender.shape[1]))
+        return
+    left = widest_first(to)
+    while width := narrowed(left.some(slice(1))).sender.shape[1]:
+        some = next(slices(party, len(left.reader), room * width))
+        yield narrowed(left.some(some))
+        left = left.some(slice(some.stop, None))
 
 
 def _first(group: AlgorithmGroup) -> list[int]:

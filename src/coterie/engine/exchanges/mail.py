@@ -16,6 +16,7 @@ from coterie.core.types import Context, Foreign, Inbox, Info, Message, Probe, St
 from coterie.engine.exchanges.deliveries import Act, Deliveries
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.engine.memory_budget import nbytes
+from coterie.engine.row_slots import RowSlots
 
 __all__ = ["Mail", "Party", "rows_of"]
 
@@ -57,8 +58,10 @@ class Mail(NamedTuple):
 class Party:
     """The clients of one group in one stack; `who` names them by their places in the group."""
 
-    def __init__(self, stack: Stack, group: AlgorithmGroup, state: State) -> None:
-        self.stack, self.group, self.state = stack, group, state
+    def __init__(
+        self, stack: Stack, group: AlgorithmGroup, state: State, slots: RowSlots | None = None
+    ) -> None:
+        self.stack, self.group, self.state, self._slots = stack, group, state, slots
         self.mail = _mail(stack, group, state)
         n, offers = len(group.attacker), self.mail.offers if group.algorithm.feeds_back else {}
         self.feedback_received: Message = {k: m.new_zeros(n, *m.shape[1:]) for k, m in offers.items()}
@@ -117,10 +120,25 @@ class Party:
         """Make the feedback of some stars `[S]`, as it arrives; `task`: of another architecture it is for."""
         return self.group.received(self._with_lies(who, honest, t, task), self.stack.dtype)
 
+    def lay_down(self, who: Tensor, sent: Message) -> None:
+        """Keep the feedback that some clients `[S]` are sent, until they adopt."""
+        if len(who):
+            where = self.stack.to_device(who)
+            for k, m in self.feedback_received.items():
+                m.index_copy_(0, where, sent[k])
+            self.given[who] = True
+
     def returned(self, to: Deliveries) -> tuple[Deliveries, Message]:
         """Look up the feedback that R readers have got, of one sender each."""
         messages = rows_of(self.feedback_received, self.stack.to_device(to.reader))
         return to._replace(heard=to.heard & self.given[to.reader, None]), messages
+
+    def placed(self, to: Deliveries, t: int) -> Deliveries:
+        """Look up the slots of those who are heard at t, and give out those that readers have not yet."""
+        if self._slots is None:
+            return to
+        number, heard, reader = (self.stack.to_device(part) for part in (to.number, to.heard, to.reader))
+        return to._replace(slot=self._slots.find(self.state.rows, reader, number, heard, t))
 
     def probe(self, who: Tensor, t: int | Tensor) -> Probe:
         """Gather the probes of some readers `[R]`."""
@@ -136,7 +154,10 @@ class Party:
         t: int | Tensor,
         foreign: tuple[Foreign, ...] = (),
     ) -> tuple[State, Info]:
-        """Compute what R readers make of their messages `[R * K, ...]`; nobody is changed yet."""
+        """Compute what R readers make of their messages `[R * K, ...]`; nobody is changed yet.
+
+        The new state has those tensors alone that an algorithm changed.
+        """
         stack, reader, shape = self.stack, self.stack.to_device(to.reader), to.sender.shape
 
         def each(messages: Message) -> Message:
@@ -146,7 +167,10 @@ class Party:
         inbox = Inbox(each(messages), stack.to_device(to.heard), stack.to_device(to.slot), others)
         ctx = stack.context(act, t, reader + self.group.clients.start)
         call = partial(_for_each, self.group, stack.task, act, rows_of(self.group.hyper, reader))
-        return guard(call, take_clients(self.state, reader), inbox, probe, ctx)
+        old = take_clients(self.state, reader)
+        new, info = guard(call, old, inbox, probe, ctx)
+        changed = ({k: v for k, v in n.items() if v is not o[k]} for n, o in zip(new, old, strict=True))
+        return State(*changed), info
 
     def _with_lies(self, who: Tensor, honest: Message, t: int | Tensor, other: Task | None = None) -> Message:
         """Put the lies of attackers among some senders `[S]` in place of their honest messages.
@@ -213,6 +237,15 @@ def _of_nobody(message: Message) -> Message:
     return {k: m.new_empty(0, *m.shape) for k, m in message.items()}
 
 
+def _as_given(new: Tensors, old: Tensors) -> Tensors:
+    """Put the very tensors that were given in place of those that a batched call handed through."""
+
+    def handed_through(v: Tensor, o: Tensor) -> bool:
+        return v.data_ptr() == o.data_ptr() and v.shape == o.shape and v.stride() == o.stride()
+
+    return {k: old[k] if handed_through(v, old[k]) else v for k, v in new.items()}
+
+
 def _for_each(
     group: AlgorithmGroup,
     task: Task,
@@ -226,7 +259,7 @@ def _for_each(
     """Call `mix` or `adopt` for every reader on its own, all in one batched call."""
     if len(inbox.heard) > 1:
         new, info = group.vmapped(task, act)(hyper, state, inbox, probe, ctx)
-        return new, info
+        return State(*(_as_given(n, o) for n, o in zip(new, state, strict=True))), info
     algorithm = group.method(rows_of(hyper, 0))
     foreign = tuple(Foreign(rows_of(theirs.messages, 0), theirs.mask[0]) for theirs in inbox.foreign)
     one = Inbox(rows_of(inbox.messages, 0), inbox.heard[0], inbox.slot[0], foreign)

@@ -10,7 +10,7 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from coterie.core.graph import Graph, Links
+from coterie.core.graph import AlikeLinks, Graph, Links
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 
@@ -26,8 +26,13 @@ class Bernoulli:
     """The probability that a link is up."""
 
     def links(self, graph: Graph, stream: Stream) -> Links:
-        return partial(_gains, self.up)
+        gains = partial(_gains, self.up)
+        return gains if graph.neighbours is not None else AlikeLinks(gains, self.up, partial(_best, self.up))
 
 
 def _gains(up: float, u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
     return torch.where(u < up, u, 0.0)  # u as the gain, so that a cap keeps any of them
+
+
+def _best(up: float, v: Tensor) -> Tensor:
+    return up * (1 - v)

@@ -16,7 +16,7 @@ import torch
 from annotated_types import Gt
 from torch import Tensor
 
-from coterie.core.graph import Graph, Links
+from coterie.core.graph import AlikeLinks, Graph, Links
 from coterie.core.registry import register
 from coterie.core.streams import Stream
 
@@ -32,9 +32,17 @@ class Rayleigh:
     """k̄, the expected number of neighbours in reach; all of them if there are no more."""
 
     def links(self, graph: Graph, stream: Stream) -> Links:
-        return partial(_gains, self.neighbours / graph.degree().double())
+        gains = partial(_gains, self.neighbours / graph.degree().double())
+        if graph.neighbours is not None:
+            return gains
+        up = min(1.0, self.neighbours / max(1, graph.clients - 1))
+        return AlikeLinks(gains, up, partial(_best, up))
 
 
 def _gains(share: Tensor, u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
     up = u <= share[star, None]
     return torch.zeros_like(u).masked_scatter_(up, -torch.log(u[up]))  # of thousands of links few are up
+
+
+def _best(up: float, v: Tensor) -> Tensor:
+    return -torch.log(up * v)

@@ -9,12 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
-from coterie.runs.graph import graph
+from coterie.runs.graph import graph, listening
+from coterie.runs.groups import Grouping, mean_weights
 from coterie.runs.metrics import Floats, Ints, WeightUpdate, WorldMetrics
 from coterie.runs.plots.looks import ceiling
 from coterie.runs.plots.style import FAINT, HEAT, INK, SCREEN, Style, group_bars, shortened, title
 
-__all__ = ["heat_map", "listening", "true_groups", "weights"]
+__all__ = ["heat_map", "listening_clients", "listening_groups", "true_groups", "weights"]
 
 _FEW = 40
 """Most clients that can be told apart by number."""
@@ -31,7 +32,7 @@ def weights(
     alike = [w for w in worlds if w.world in weighed and np.array_equal(w.group, first.group)]
     if len(alike) < len(worlds):
         alike = [next(w for w in worlds if w.world in weighed)]
-    found = [graph(weighed[w.world], len(w.group)) for w in alike]
+    found = [graph(weighed[w.world], w.roster) for w in alike]
     met = np.sum([g.met for g in found], axis=0)
     total = np.sum([np.where(g.met, g.weight, 0.0) for g in found], axis=0)
     return np.where(met > 0, total / np.maximum(met, 1), np.nan), alike[0].group, len(alike)
@@ -55,19 +56,39 @@ def heat_map(ax: Axes, weight: Floats, group: Ints, style: Style, top: float | N
     return image
 
 
-def listening(ax: Axes, name: str, auc: float | None, weight: Floats, group: Ints, seeds: int) -> None:
+def listening_clients(
+    ax: Axes, name: str, auc: float | None, weight: Floats, group: Ints, seeds: int
+) -> None:
     """Draw W for the screen, with client numbers, groups, title and colour bar."""
     image = heat_map(ax, weight, group, SCREEN)
     _dress(ax, group, numbers=True)
     ax.set(xlabel="speaking client", ylabel="listening client")
-    found = [] if auc is None else [f"graph AUC {auc:.2f} (1 = finds the true groups, 0.5 = chance)"]
     over = f"mean over {seeds} seeds" if seeds > 1 else "one seed"
-    title(ax, f"Who listens to whom: {shortened(name)}", ", ".join([*found, over]))
+    title(ax, f"Who listens to whom: {shortened(name)}", ", ".join([*_found(auc), over]))
+    _scale(ax, image, "how much the client in this row\nlistens to the client in this column")
+
+
+def listening_groups(
+    ax: Axes, name: str, auc: float | None, world: WorldMetrics, weighed: Sequence[WeightUpdate], by: Grouping
+) -> None:
+    """Draw the mean weight between each two groups for the screen, where clients are too many to be shown."""
+    mean, count = mean_weights(by, listening(weighed, world.roster.total))
+    image = heat_map(ax, np.where(count > 0, mean, np.nan), np.arange(len(mean)), SCREEN, top=mean.max())
+    if len(mean) <= _FEW:
+        ax.set_xticks(range(len(mean)), by.names, fontsize=6.5, rotation=90)
+        ax.set_yticks(range(len(mean)), by.names, fontsize=6.5)
+    ax.set(xlabel="speaking clients, all", ylabel=f"listening clients, {len(world.roster):,} of all")
+    title(ax, f"Who listens to whom: {shortened(name)}", ", ".join([*_found(auc), "one seed"]))
+    _scale(ax, image, "mean weight that clients of this row\ngive to those of this column")
+
+
+def _found(auc: float | None) -> list[str]:
+    return [] if auc is None else [f"graph AUC {auc:.2f} (1 = finds the true groups, 0.5 = chance)"]
+
+
+def _scale(ax: Axes, image: AxesImage, text: str) -> None:
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03, aspect=32, extend="max")
-    bar.set_label(
-        "how much the client in this row\nlistens to the client in this column\n(grey: they never met)",
-        fontsize=8,
-    )
+    bar.set_label(f"{text}\n(grey: they never met)", fontsize=8)
     bar.outline.set_visible(False)
 
 

@@ -48,15 +48,17 @@ def samples(ax: Axes, world: WorldMetrics) -> None:
     colours = stacks(ax, world, gaps=m <= _FEW)
     ax.set_xlim(0, ax.get_xlim()[1] * 1.02)
     named = m if m <= _FEW else 0
-    ax.set_yticks(range(named), [str(c) for c in order[:named]], fontsize=6.5)
+    ax.set_yticks(range(named), [str(world.roster.numbers[c]) for c in order[:named]], fontsize=6.5)
     ax.tick_params(axis="y", length=0, pad=2)
     ax.spines["left"].set_visible(False)
     for start in group_bars(ax, group)[1:]:
         ax.axhline(start - 0.5, color=GREY, linewidth=0.8)
     if world.classes:
         _legend(ax, world.classes, colours)
-    ordered = ", clients ordered by group" if len(np.unique(group)) > 1 else ""
-    title(ax, "What each client has", f"{wording.samples(world.task)}{ordered}")
+    said = ", clients ordered by group" if len(np.unique(group)) > 1 else ""
+    if world.roster.sampled:
+        said = f", {m:,} of {world.roster.total:,} clients"
+    title(ax, "What each client has", f"{wording.samples(world.task)}{said}")
 
 
 def _legend(ax: Axes, classes: tuple[str, ...], colours: list[Any]) -> None:

@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.runs import wording
+from coterie.runs.groups import grouping
 from coterie.runs.metrics import WorldMetrics, by_name, closing_phase
 from coterie.runs.plots.cost import costs, draw_costs, name_costs
 from coterie.runs.plots.curves import tested
 from coterie.runs.plots.gain import dots, gains
-from coterie.runs.plots.graph import listening, true_groups, weights
+from coterie.runs.plots.graph import listening_clients, listening_groups, true_groups, weights
 from coterie.runs.plots.labels import samples
 from coterie.runs.plots.style import OTHERS, SCREEN, image, method_colours, others, shortened, title
 from coterie.storage.files import file_names, publish
@@ -81,8 +83,12 @@ class Pictures:
         self.first: WorldMetrics = run.tracks[0]
         self.metric = self.first.metric()
         self.closing = closing_phase(run.tracks, run.config)
+        self.sampled = self.first.roster.sampled
+        self.grouping = grouping(self.first)
         self.graphs = [
-            name for name, worlds in self.methods.items() if any(w.world in self.weighed for w in worlds)
+            name
+            for name, worlds in self.methods.items()
+            if any(w.world in self.weighed for w in worlds) and (not self.sampled or self.grouping)
         ]
 
     def auc(self, name: str) -> float | None:
@@ -106,6 +112,10 @@ class Pictures:
         return figure
 
     def graph(self, name: str) -> Figure:
+        if self.sampled:
+            figure = Figure(figsize=(8, 6), layout="constrained")
+            self._listening(figure.subplots(), name)
+            return figure
         weight, group, seeds = weights(self.methods[name], self.weighed)
         if len(set(group.tolist())) == 1:
             figure = Figure(figsize=(8, 6), layout="constrained")
@@ -115,8 +125,16 @@ class Pictures:
             ax, truth = figure.subplots(1, 2, width_ratios=(1, 0.36))
             true_groups(truth, group)
             truth.set_anchor("N")
-        listening(ax, name, self.auc(name), weight, group, seeds)
+        listening_clients(ax, name, self.auc(name), weight, group, seeds)
         return figure
+
+    def _listening(self, ax: Axes, name: str) -> None:
+        """Draw who listens to whom, by groups where only a sample of the clients is recorded."""
+        if self.sampled and self.grouping:
+            world = next(w for w in self.methods[name] if w.world in self.weighed)
+            listening_groups(ax, name, self.auc(name), world, self.weighed[world.world], self.grouping)
+        else:
+            listening_clients(ax, name, self.auc(name), *weights(self.methods[name], self.weighed))
 
     def labels(self) -> Figure:
         figure = Figure(figsize=(9, 5.6), layout="constrained")
@@ -129,6 +147,7 @@ class Pictures:
         if not found:
             return None
         some = f" (the best {len(found)} of {len(every)} methods)" if len(found) < len(every) else ""
+        some += f"\n({self.first.roster.said()})" if self.sampled else ""
         wide = min(len(found), 3)
         deep = -(-len(found) // wide)
         figure = Figure(figsize=(max(3.5 * wide, 5), 3.6 * deep + 0.4), layout="constrained")
@@ -168,11 +187,11 @@ class Pictures:
     def overview(self) -> Figure:
         figure = Figure(figsize=(10.6, 9.2), layout="constrained")
         counts = {
-            "client": len(self.first.group),
+            "client": self.first.roster.total,
             "group": self.summary["groups"],
             "seed": len(self.summary["seeds"]),
         }
-        facts = ", ".join(f"{n} {what}s" for what, n in counts.items() if n > 1)
+        facts = ", ".join(f"{n:,} {what}s" for what, n in counts.items() if n > 1)
         figure.suptitle(f"{self.name}: {facts}", x=0.012, ha="left", fontsize=13, fontweight="bold")
         above, below = figure.subfigures(2, 1, height_ratios=(0.44, 0.56), hspace=0.04, squeeze=False).flat
         for ax, score in zip(above.subplots(1, 2), ("personal", "global"), strict=True):
@@ -182,6 +201,6 @@ class Pictures:
             return figure
         left, right = below.subplots(1, 2, width_ratios=(1, 0.85))
         name = max(self.graphs, key=lambda n: self.auc(n) or 0)
-        listening(left, name, self.auc(name), *weights(self.methods[name], self.weighed))
+        self._listening(left, name)
         samples(right, self.first)
         return figure

@@ -19,6 +19,7 @@ import torch
 
 from coterie.core.errors import ConfigError, RunError
 from coterie.core.support.signals import stop_on_signal
+from coterie.core.support.versions import installed
 from coterie.experiment import Experiment
 from coterie.storage.files import as_run_error, open_folder
 from coterie.studies.leaderboard import report
@@ -36,7 +37,7 @@ from coterie.studies.leaderboard.pieces import (
 )
 from coterie.studies.leaderboard.report import Board
 from coterie.studies.leaderboard.results import Known
-from coterie.studies.sweep.cluster import Cluster, connected, installed
+from coterie.studies.sweep.cluster import Cluster, connected
 from coterie.studies.sweep.folder import Job, SweepFolder, held
 from coterie.studies.sweep.grid import Grid
 from coterie.studies.sweep.processes import check_jobs, share_of_threads

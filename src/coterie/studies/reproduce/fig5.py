@@ -35,7 +35,7 @@ def fig5(run: Run) -> dict[str, Any]:
     panels: dict[tuple[float, float], dict[str, Any]] = {}
     first = run.tracks[0]
     for track in run.tracks:
-        found = graph(run.weighed.get(track.world, ()), len(track.group))
+        found = graph(run.weighed.get(track.world, ()), track.roster)
         main = track.labels.argmax(axis=1)
         alike = main[:, None] == main[None, :]
         key = track.setting[MU1], track.setting[MU2]

@@ -7,7 +7,6 @@ comes back to the same machine goes on from there.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import logging
 import os
 import signal
@@ -19,15 +18,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from coterie.core.errors import ConfigError, RunError
+from coterie.core.support.versions import installed
 from coterie.studies.sweep.worker import JobSpec, Outcome, Report, first_line, machine, run_job
 
-__all__ = ["Cluster", "connected", "installed"]
+__all__ = ["Cluster", "connected"]
 
 ANSWER = 5.0
 """Seconds for a machine to answer at all."""
@@ -124,7 +122,8 @@ class Cluster:
     def _check_versions(self) -> None:
         """Ask all machines that are there now; one that joins later is checked by its first job."""
         # By value, so that it can also be called where coterie is not installed, or is another one.
-        self._ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        for name in (__name__, installed.__module__):
+            self._ray.cloudpickle.register_pickle_by_value(sys.modules[name])
         asked = {}
         for node in self._nodes:
             there = self._on(node["NodeID"], soft=False)
@@ -134,22 +133,6 @@ class Cluster:
         for answer in answered:
             with suppress(self._ray.exceptions.RayError):  # it left just now
                 _check_alike(self._versions, self._ray.get(answer), asked[answer])
-
-
-def installed() -> dict[str, str]:
-    """Look up the versions here; coterie's with a hash of its source: one version can be many checkouts."""
-    found = {}
-    for package in ("coterie", "torch", "numpy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "none"
-    if (spec := find_spec("coterie")) is not None and spec.origin is not None:
-        digest, home = hashlib.sha256(), Path(spec.origin).parent
-        for file in sorted(home.rglob("*.py")):
-            digest.update(f"{file.relative_to(home)}\n".encode() + file.read_bytes())
-        found["coterie"] += f" (code {digest.hexdigest()[:8]})"
-    return found
 
 
 def _check_alike(here: Mapping[str, str], there: Mapping[str, str], where: str) -> None:

@@ -14,8 +14,9 @@ import torch
 
 from coterie.core.errors import ConfigError, RunError
 from coterie.core.support.signals import stop_on_signal
+from coterie.core.support.versions import installed
 from coterie.runs import free_name
-from coterie.studies.sweep.cluster import Cluster, connected, installed
+from coterie.studies.sweep.cluster import Cluster, connected
 from coterie.studies.sweep.folder import Job, Sweep, SweepFolder
 from coterie.studies.sweep.grid import Grid, read
 from coterie.studies.sweep.grid import jobs as jobs_of
