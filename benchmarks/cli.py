@@ -25,7 +25,9 @@ bench = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Works = Annotated[str, typer.Option("--work", metavar="W1,W2", help="W1: IoT MLP, W2: EMNIST CNN.")]
+Works = Annotated[
+    str, typer.Option("--work", metavar="W1,W2", help="W0: digits MLP, W1: IoT MLP, W2: EMNIST CNN.")
+]
 Numbers = Annotated[
     str | None,
     typer.Option(
@@ -45,16 +47,16 @@ Out = Annotated[
 
 _SUFFIXES = (".json", ".md", ".png")
 _CPU: Mapping[str, Clients] = {
-    "engine": {"W1": (20, 100, 500), "W2": (10, 40)},
-    "exchange": {"W1": (20, 500), "W2": (20,)},
-    "scaling": {"W1": (20, 100, 500, 2000, 10_000), "W2": (10, 40, 100, 400)},
-    "methods": {"W1": (20, 100, 500), "W2": (10, 40)},
+    "engine": {"W0": (20, 100, 500), "W1": (20, 100, 500), "W2": (10, 40)},
+    "exchange": {"W0": (20, 500), "W1": (20, 500), "W2": (20,)},
+    "scaling": {"W0": (1000, 10_000, 100_000), "W1": (20, 100, 500, 2000, 10_000), "W2": (10, 40, 100, 400)},
+    "methods": {"W0": (20, 100, 500), "W1": (20, 100, 500), "W2": (10, 40)},
 }
 _GPU: Mapping[str, Clients] = {
-    "engine": {"W1": (100, 1000, 10_000), "W2": (40, 200, 1000)},
-    "exchange": {"W1": (1000, 10_000), "W2": (200,)},
-    "scaling": {"W1": (20, 100, 1000, 4000, 10_000), "W2": (20, 100, 400, 2000)},
-    "methods": {"W1": (1000, 10_000), "W2": (200, 1000)},
+    "engine": {"W0": (1000, 10_000), "W1": (100, 1000, 10_000), "W2": (40, 200, 1000)},
+    "exchange": {"W0": (1000, 10_000), "W1": (1000, 10_000), "W2": (200,)},
+    "scaling": {"W0": (10_000, 100_000), "W1": (1000, 10_000, 100_000), "W2": (20, 100, 400, 2000)},
+    "methods": {"W0": (1000, 10_000), "W1": (1000, 10_000), "W2": (200, 1000)},
 }
 
 
@@ -109,6 +111,10 @@ def scaling(
     clients: Numbers = None,
     pairs: Pairs = 5,
     seconds: Seconds = 1.0,
+    method: Annotated[str, typer.Option(help="The algorithm, by its name.")] = "FedAvg",
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Evaluate, too, as often as experiments do by default.")
+    ] = False,
     device: Device = "cpu",
     eager: Eager = False,
     as_json: Json = False,
@@ -116,10 +122,14 @@ def scaling(
 ) -> None:
     """The cost of a client-step and the memory of a client, from few clients to many.
 
-    Example:  coterie bench scaling --work W1 --clients 100,1000,10000 --out scaling.json
+    Examples:
+
+      coterie bench scaling --work W1 --clients 100,1000,10000 --out scaling.json
+
+      coterie bench scaling --work W0 --clients 1000,10000,100000 --method KD-PDFL --evaluate
     """
     how = {"pairs": pairs, "seconds": seconds, "device": device}
-    _conduct("scaling", work, clients, as_json, out, eager=eager, **how)
+    _conduct("scaling", work, clients, as_json, out, method, evaluate, eager=eager, **how)
 
 
 @bench.command()

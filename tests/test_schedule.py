@@ -503,6 +503,33 @@ def _even(u: Tensor, star: Tensor, candidate: Tensor) -> Tensor:
     return torch.where(candidate % 2 == 0, u, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("clients", "exchange", "slots"),
+    [
+        (20, {}, 20),
+        (SMALL, {"topology": "ring"}, SMALL),
+        (MANY, {"topology": "ring"}, 3),  # itself and its two neighbours
+        (MANY, {"topology": {"name": "ring", "k": 40}, "cap": 2}, 81),
+        (MANY, {}, 64),
+        (MANY, {"channel": "ideal", "cap": 100}, 101),
+        (MANY, {"channel": "ideal"}, MANY),
+        (MANY, {"channel": f"{__name__}:Even"}, MANY),
+    ],
+)
+def test_entries_of_a_row(clients: int, exchange: dict[str, Any], slots: int) -> None:
+    assert schedule(clients, exchange=exchange).slots == slots
+
+
+def test_whoever_is_near_has_an_entry() -> None:
+    plan = schedule(MANY, exchange={"channel": "path_loss", "stars": 1.0})
+    met: dict[int, set[int]] = {}
+    for t in range(20, 420, 20):
+        for star, neighbour in pairs(meeting := plan.meeting(t), meeting.asked):
+            met.setdefault(star, set()).add(neighbour)
+            met.setdefault(neighbour, set()).add(star)
+    assert 20 < max(map(len, met.values())) < plan.slots < 100
+
+
 def test_a_million_clients_meet() -> None:
     plan = schedule(1_000_000, exchange={"stars": 2000})
     meeting = plan.meeting(20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -64,7 +65,9 @@ class Engine:
         chosen = experiment(work, clients, device=device, compile=compiling, **changes)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = chosen.tf32
         (stack,) = prepare(chosen).stacks
-        self.iterations = min(chosen.exchange.every, chosen.evaluate.every)
+        self.iterations = chosen.exchange.every
+        if chosen.evaluate.every < FOREVER:
+            self.iterations = math.lcm(self.iterations, chosen.evaluate.every)
         """Of a round."""
         self.simulator = Simulator(stack, choose_execution(stack, None))
 
@@ -79,10 +82,15 @@ class Engine:
         return sum(p.numel() for p in self.simulator.stack.task.model.parameters())
 
     def round(self) -> int:
-        """Go from one exchange to behind the next; give the number of client-steps."""
+        """Go from one exchange to behind the next; give the number of client-steps.
+
+        With evaluations, go on to an exchange that has one at the same iteration.
+        """
         before, goal = self.simulator.stepped, self.simulator.t + self.iterations
         while self.simulator.t < goal:
             self.simulator.step_to_next_event()
+            if self.simulator.evaluation_due():
+                self.simulator.evaluate()
         return self.simulator.stepped - before
 
     def stars(self) -> int:

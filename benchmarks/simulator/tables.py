@@ -124,7 +124,8 @@ def _scaling(result: Result) -> Table:
     return Table(
         columns,
         rows,
-        note="One client of twenty is a star. Memory is the most the process had; added: without what it had "
+        note=f"{result['method']}{', with evaluations' if result['evaluate'] else ''}; one client of twenty "
+        "is a star. Memory is the most the process had; added: without what it had "
         f"before there were clients, which for few clients is mostly constant.{left_out}",
         words=_WORDS,
         spare=("models GB", "added / models", "of limit", "memory GB"),

@@ -1,4 +1,4 @@
-"""Workloads W1 and W2: two models of the paper that learn and exchange in rounds; and the plain loop.
+"""Workloads W1 and W2, two models of the paper that learn and exchange in rounds, W0, and the plain loop.
 
 A round is a number of local SGD steps of every client, and one exchange: a star and about five neighbours
 take the mean of their models. This file needs torch and nothing else, so that other frameworks can be
@@ -44,6 +44,7 @@ class Work:
 
 
 WORKS = {
+    "W0": Work("W0", "digits MLP", "mlp", (64,), 10, local_steps=18, paper_every=20),
     "W1": Work("W1", "IoT MLP", "iot_mlp", (296,), 9, local_steps=18, paper_every=20),
     "W2": Work("W2", "EMNIST CNN", "emnist_cnn", (1, 28, 28), 47, local_steps=4, paper_every=5),
 }
@@ -53,6 +54,8 @@ def network(work: Work) -> nn.Module:
     """Build the model as one would write it down, from the same seed every time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
+        if work.name == "W0":
+            return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, work.classes))
         if work.name == "W1":
             return nn.Sequential(
                 nn.BatchNorm1d(296), nn.Linear(296, 128), nn.ReLU(), nn.Linear(128, work.classes)

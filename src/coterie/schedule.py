@@ -159,7 +159,7 @@ class Schedule:
             exchange=exchange,
             graph=graph,
             links=partial(_gains, failed, links),
-            sparse=_sparse(links, clients, exchange.cap),
+            sparse=_sparse(links, graph, exchange.cap),
             attendance=dataclasses.replace(attendance, speed=torch.where(idle, 0.0, attendance.speed)),
             always=population.speed == (1, 1)
             and not (population.late or population.leave or population.away or idle.any()),
@@ -384,9 +384,10 @@ def _gains(failed: str, links: Links, u: Tensor, star: Tensor, candidate: Tensor
     return gain
 
 
-def _sparse(links: Links, clients: int, cap: int | None) -> AlikeLinks | NearLinks | None:
+def _sparse(links: Links, graph: Graph, cap: int | None) -> AlikeLinks | NearLinks | None:
     """Return by what a population draws only its links that are up, if it is large and they are few."""
-    if clients <= SMALL or not isinstance(links, AlikeLinks | NearLinks):
+    clients = graph.clients
+    if clients <= SMALL or graph.neighbours is not None or not isinstance(links, AlikeLinks | NearLinks):
         return None
     if isinstance(links, AlikeLinks) and min(links.up * clients, cap or clients) > _FEW_UP * clients:
         return None

@@ -10,10 +10,10 @@ from benchmarks.simulator.machine import Limit, flops, gemm_rate, machine, traff
 from benchmarks.simulator.workloads import WORKS, Loop, Work, deal, mean_state, network, samples
 from coterie.core.registry import build
 
-W1, W2 = WORKS["W1"], WORKS["W2"]
+W0, W1, W2 = WORKS["W0"], WORKS["W1"], WORKS["W2"]
 
 
-@pytest.mark.parametrize(("work", "parameters"), [(W1, 39_769), (W2, 970_847)])
+@pytest.mark.parametrize(("work", "parameters"), [(W0, 4_810), (W1, 39_769), (W2, 970_847)])
 def test_the_loop_has_the_model_of_the_experiment(work: Work, parameters: int) -> None:
     plain, registered = network(work), build("model", work.model, {}, "").build(work.inputs, work.classes)
     shapes = {k: v.shape for k, v in plain.state_dict().items()}

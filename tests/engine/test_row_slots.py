@@ -122,7 +122,6 @@ LARGE: dict[str, Any] = {
     "evaluate__uniform": 3,
     "data__test": 5,
     "train__iterations": 13,
-    "train__init": "independent",
 }
 
 

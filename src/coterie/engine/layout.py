@@ -8,8 +8,9 @@ numbers, each from the start of another slice of axis N:
     stack   its place on axis N: `StackedData`, `Clients.whole`, losses, blocks of clients that step together
     group   from `AlgorithmGroup.clients`: `Clients.parts`, the group's `hyper`, `Deliveries` of an exchange
     range   from `ClientRange.clients`, those that step alike: the range's `state` and `hyper`
-    world   from `WorldSlot.clients`, its own name: random streams, slots of rows of W, all that is written;
-            `WorldSlot.numbers` has them, since only some of a world's clients may be in the stack
+    world   from `WorldSlot.clients`, its own name: random streams, slots of rows of W (unless the population
+            is large: `RowSlots`), all that is written; `WorldSlot.numbers` has them, since only some of a
+            world's clients may be in the stack
 """
 
 from __future__ import annotations

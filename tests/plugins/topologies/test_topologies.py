@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.graph import Graph, Topology, table
 from coterie.core.registry import build, registered
 from coterie.core.streams import Stream
+from coterie.plugins.topologies._many import _pairs, edge_table, gnp_edges, regular_edges
 from coterie.plugins.topologies.all import All
 from coterie.plugins.topologies.erdos_renyi import ErdosRenyi
 from coterie.plugins.topologies.k_regular import KRegular
@@ -63,6 +65,63 @@ def test_ring_by_hand(clients: int, k: int, first: set[int], last: set[int]) -> 
     neighbours = Ring(k).neighbours(clients, STREAM)
     assert neighbours.shape == (clients, len(first))
     assert (set(neighbours[0].tolist()), set(neighbours[-1].tolist())) == (first, last)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_edges_drawn_by_their_gaps(p: float) -> None:
+    """Each pair has an edge as often as told, whatever the others."""
+    n, runs = 7, 500
+    links = torch.zeros(n, n)
+    shared = 0
+    for seed in range(runs):
+        found = matrix(edge_table(n, gnp_edges(n, p, Stream(seed, "topology"))))
+        assert torch.equal(found, found.T)
+        links += found
+        shared += int(found[0, 1] * found[5, 6])
+    off = links[~torch.eye(n, dtype=torch.bool)] / runs
+    error = 4.5 * math.sqrt(p * (1 - p) / runs)
+    assert off.tolist() == pytest.approx([p] * n * (n - 1), abs=error)
+    assert not links.diagonal().any()
+    assert shared / runs == pytest.approx(p**2, abs=4.5 * math.sqrt(p**2 * (1 - p**2) / runs))
+
+
+@pytest.mark.parametrize(("n", "k"), [(6, 3), (4, 1)])
+def test_edges_paired_at_random_are_those_of_networkx(n: int, k: int) -> None:
+    """Each of all such graphs as often as there."""
+    import networkx as nx
+
+    runs = 500
+    ours, theirs = Counter[str](), Counter[str]()
+    for seed in range(runs):
+        found = matrix(edge_table(n, regular_edges(n, k, Stream(seed, "topology"))))
+        assert (found.sum(dim=1) == k).all()
+        assert torch.equal(found, found.T)
+        ours[str(found.tolist())] += 1
+        graph = nx.random_regular_graph(k, n, seed=seed)
+        theirs[str(matrix(table([graph.adj[i] for i in range(n)])).tolist())] += 1
+    assert set(ours) == set(theirs)
+    chi = sum((ours[g] - theirs[g]) ** 2 / (ours[g] + theirs[g]) for g in theirs)
+    assert chi <= len(theirs) + 4 * math.sqrt(2 * len(theirs))
+
+
+def test_numbers_of_pairs() -> None:
+    assert _pairs(torch.arange(6)).tolist() == [[1, 0], [2, 0], [2, 1], [3, 0], [3, 1], [3, 2]]
+    last = 10**7 * (10**7 - 1) // 2
+    assert _pairs(torch.tensor([last - 1, last])).tolist() == [[10**7 - 1, 10**7 - 2], [10**7, 0]]
+
+
+@pytest.mark.parametrize("topology", [KRegular(4), ErdosRenyi(4e-5), Ring(2)])
+def test_a_hundred_thousand_clients(topology: Topology) -> None:
+    n = 100_000
+    neighbours = topology.neighbours(n, STREAM)
+    assert neighbours is not None
+    degree = (neighbours >= 0).sum(dim=1)
+    assert float(degree.double().mean()) == pytest.approx(4, abs=0.05)
+    i, place = (neighbours >= 0).nonzero(as_tuple=True)
+    j = neighbours[i, place]
+    assert torch.equal((i * n + j).sort().values, (j * n + i).sort().values)
+    assert (i != j).all()
+    assert len(torch.unique(i * n + j)) == len(i)
 
 
 @given(clients=st.integers(2, 30), k=st.integers(1, 29), seed=st.integers(0, 2**40))
@@ -123,3 +182,8 @@ def test_random_graphs_depend_on_the_stream_alone(topology: KRegular | ErdosReny
 def test_mistakes(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build("topology", name, options, "exchange.topology")
+
+
+def test_more_links_than_can_be_kept() -> None:
+    with pytest.raises(ConfigError, match=r"gives 1,000,000 clients some 200,000 links.*p = 5e-06 gives"):
+        ErdosRenyi(0.2).neighbours(1_000_000, STREAM)

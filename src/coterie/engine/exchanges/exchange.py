@@ -243,14 +243,13 @@ def slices(party: Party, readers: int, inbox: int) -> Iterator[slice]:
 def chunks(party: Party, to: Deliveries, room: int) -> Iterator[Deliveries]:
     """Part deliveries of messages, `room` bytes each, into as many as fit.
 
-    In a large population those who hear as many are read together, and there is room for no more.
+    In a large population those who hear as many read together, and those who hear nobody do not read.
     """
     if not party.stack.large:
         yield from map(to.some, slices(party, len(to.reader), room * to.sender.shape[1]))
         return
     left = widest_first(to)
-    while len(left.reader):
-        width = narrowed(left.some(slice(1))).sender.shape[1]
+    while width := narrowed(left.some(slice(1))).sender.shape[1]:
         some = next(slices(party, len(left.reader), room * width))
         yield narrowed(left.some(some))
         left = left.some(slice(some.stop, None))

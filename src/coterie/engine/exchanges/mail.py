@@ -146,7 +146,10 @@ class Party:
         t: int | Tensor,
         foreign: tuple[Foreign, ...] = (),
     ) -> tuple[State, Info]:
-        """Compute what R readers make of their messages `[R * K, ...]`; nobody is changed yet."""
+        """Compute what R readers make of their messages `[R * K, ...]`; nobody is changed yet.
+
+        The new state has those tensors alone that an algorithm changed.
+        """
         stack, reader, shape = self.stack, self.stack.to_device(to.reader), to.sender.shape
 
         def each(messages: Message) -> Message:
@@ -156,7 +159,10 @@ class Party:
         inbox = Inbox(each(messages), stack.to_device(to.heard), stack.to_device(to.slot), others)
         ctx = stack.context(act, t, reader + self.group.clients.start)
         call = partial(_for_each, self.group, stack.task, act, rows_of(self.group.hyper, reader))
-        return guard(call, take_clients(self.state, reader), inbox, probe, ctx)
+        old = take_clients(self.state, reader)
+        new, info = guard(call, old, inbox, probe, ctx)
+        changed = ({k: v for k, v in n.items() if v is not o[k]} for n, o in zip(new, old, strict=True))
+        return State(*changed), info
 
     def _with_lies(self, who: Tensor, honest: Message, t: int | Tensor, other: Task | None = None) -> Message:
         """Put the lies of attackers among some senders `[S]` in place of their honest messages.
@@ -223,6 +229,15 @@ def _of_nobody(message: Message) -> Message:
     return {k: m.new_empty(0, *m.shape) for k, m in message.items()}
 
 
+def _as_given(new: Tensors, old: Tensors) -> Tensors:
+    """Put the very tensors that were given in place of those that a batched call handed through."""
+
+    def handed_through(v: Tensor, o: Tensor) -> bool:
+        return v.data_ptr() == o.data_ptr() and v.shape == o.shape and v.stride() == o.stride()
+
+    return {k: old[k] if handed_through(v, old[k]) else v for k, v in new.items()}
+
+
 def _for_each(
     group: AlgorithmGroup,
     task: Task,
@@ -236,7 +251,7 @@ def _for_each(
     """Call `mix` or `adopt` for every reader on its own, all in one batched call."""
     if len(inbox.heard) > 1:
         new, info = group.vmapped(task, act)(hyper, state, inbox, probe, ctx)
-        return new, info
+        return State(*(_as_given(n, o) for n, o in zip(new, state, strict=True))), info
     algorithm = group.method(rows_of(hyper, 0))
     foreign = tuple(Foreign(rows_of(theirs.messages, 0), theirs.mask[0]) for theirs in inbox.foreign)
     one = Inbox(rows_of(inbox.messages, 0), inbox.heard[0], inbox.slot[0], foreign)

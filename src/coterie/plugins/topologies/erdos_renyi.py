@@ -11,11 +11,16 @@ from typing import Annotated
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from coterie.core.graph import table
+from coterie.core.errors import ConfigError
+from coterie.core.graph import SMALL, table
 from coterie.core.registry import register
 from coterie.core.streams import Stream
+from coterie.plugins.topologies._many import edge_table, gnp_edges
 
 __all__ = ["ErdosRenyi"]
+
+_MOST = 1 << 30
+"""Entries of a table of links."""
 
 
 @register("topology", "erdos_renyi")
@@ -27,6 +32,13 @@ class ErdosRenyi:
     """Probability of each link."""
 
     def neighbours(self, clients: int, stream: Stream) -> Tensor:
+        if self.p * clients**2 > _MOST:
+            raise ConfigError(
+                f"topology erdos_renyi: p = {self.p} gives {clients:,} clients some {self.p * clients:,.0f} "
+                f"links each, which is too many to keep; p = {5 / clients:.1g} gives five each"
+            )
+        if clients > SMALL:
+            return edge_table(clients, gnp_edges(clients, self.p, stream))
         import networkx as nx
 
         graph = nx.fast_gnp_random_graph(clients, self.p, seed=int(stream.words(1)))

@@ -13,9 +13,10 @@ from annotated_types import Ge
 from torch import Tensor
 
 from coterie.core.errors import ConfigError
-from coterie.core.graph import table
+from coterie.core.graph import SMALL, table
 from coterie.core.registry import register
 from coterie.core.streams import Stream
+from coterie.plugins.topologies._many import edge_table, regular_edges
 
 __all__ = ["KRegular"]
 
@@ -39,6 +40,8 @@ class KRegular:
                 f"topology k_regular: k x clients must be even, as every link has two ends, "
                 f"got {self.k} x {clients} = {self.k * clients}; change k or the number of clients by one"
             )
+        if clients > SMALL:
+            return edge_table(clients, regular_edges(clients, self.k, stream))
         import networkx as nx
 
         graph = nx.random_regular_graph(self.k, clients, seed=int(stream.words(1)))
