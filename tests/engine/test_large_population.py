@@ -13,6 +13,7 @@ from torch import Tensor
 
 from coterie.core.types import Tensors
 from coterie.engine.execution import VmapExecution
+from coterie.engine.layout import WorldSlot
 from coterie.engine.memory_budget import world_bytes
 from coterie.engine.mixed import MixedSimulator
 from coterie.engine.plan import prepare
@@ -146,11 +147,12 @@ def test_rows_are_counted_as_they_are() -> None:
     """In float32: 64 entries of two rows, and of the table that says whose they are."""
     plan = prepare(experiment(**LARGE, methods=["FedAvg", "KD-PDFL"], dtype="float32"))
     (stack,) = plan.stacks
-    need = [
-        world_bytes(m.world, m.federation, stack.task, 1, m.schedule.slots, stack.device)
-        for m in stack.members
-    ]
-    every = [world_bytes(m.world, m.federation, stack.task, 1, 2100, stack.device) for m in stack.members]
+
+    def counted(member: WorldSlot, slots: int) -> int:
+        return world_bytes(member.world, member.federation, stack.task, 1, slots, stack.device)
+
+    need = [counted(m, m.schedule.slots) for m in stack.members]
+    every = [counted(m, 2100) for m in stack.members]
     model = sum(p.numel() for p in stack.task.model.parameters())
     assert need[1] - need[0] == 4 * (model + 1) + (2 * 4 + 8) * 64 - 4 * 64  # FedAvg begins with a row, too
     assert every[1] - need[1] == 2 * 4 * (2100 - 64) - 8 * 64
