@@ -31,9 +31,10 @@ coverage: .venv/installed-dev  ## All tests, and which lines they reach (process
 test-peers: .venv/installed-dev  ## Only what concerns real peers: every attack and fault they must survive.
 	COTERIE_JOINERS=50 $(PYTEST) tests/peer tests/threats tests/swarm tests/replay
 
+# Hugging Face's data sets are tried only here: with Arrow they take 190 MB, and change what pandas makes of words.
 test-newest:  ## Tests with the newest dependencies there are, in build/newest (as PYTHON).
 	$(PYTHON) -m venv build/newest
-	build/newest/bin/python -m pip install --quiet --upgrade '.[peer,dashboard,test]'
+	build/newest/bin/python -m pip install --quiet --upgrade '.[peer,dashboard,test]' datasets
 	OMP_NUM_THREADS=1 build/newest/bin/python -m pytest -n $(JOBS) $(LEAN)
 
 # Beside the pins: tools of the tests at their newest, as a user of old libraries would have them.

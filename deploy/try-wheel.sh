@@ -2,6 +2,7 @@
 set -ex
 coterie --version
 coterie ls algorithms > /dev/null
+python -m coterie explain DataError
 coterie check hospitals                  # a preset, and data that are shipped
 coterie run quickstart --seeds 1
 coterie report runs/quickstart           # the page's scripts and styles

@@ -146,7 +146,7 @@ def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     impatient = Interrupting(30, signal.SIGINT, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         run(e, tmp_path / "run", plots=False, progress=impatient, checkpoint_every=0)
-    assert Run(tmp_path / "run").status["state"] == "failed"
+    assert Run(tmp_path / "run").status["state"] == "interrupted"
     run(e, tmp_path / "run", plots=False, resume=True)
     equal(tmp_path / "run", want.path)
 

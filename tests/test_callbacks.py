@@ -209,7 +209,7 @@ def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_tracker() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown tracker 'tensorbord'.*Did you mean 'tensorboard'"):
         tracker("tensorbord")
-    assert list(TRACKERS) == ["tensorboard", "wandb"]
+    assert list(TRACKERS) == ["mlflow", "tensorboard", "wandb"]
 
 
 def means(found: Run) -> dict[int, float]:
@@ -247,3 +247,23 @@ def test_wandb_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.Monkey
             read[int(row["t"])] = float(row["KD-PDFL/seed 1/personal"])
     store.close()
     assert read == {t: pytest.approx(mean) for t, mean in means(found).items()}
+
+
+# What MLflow calls of sqlalchemy is deprecated there.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_mlflow_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    found = run(SHORT, tmp_path / "runs" / "run", plots=False, callbacks=[tracker("mlflow")])
+    client = importlib.import_module("mlflow").MlflowClient(f"sqlite:///{tmp_path}/runs/mlflow.db")
+    experiment = client.get_experiment_by_name("coterie").experiment_id
+    runs = {one.info.run_name: one for one in client.search_runs([experiment])}
+    assert set(runs) == {"told", *(f"{m}, seed {s}" for m in ("Local", "KD-PDFL") for s in (0, 1))}
+    assert {one.info.status for one in runs.values()} == {"FINISHED"}
+    whole, own = runs["told"], runs["KD-PDFL, seed 1"]
+    assert whole.data.params["train.iterations"] == "24"
+    assert own.data.tags["mlflow.parentRunId"] == whole.info.run_id
+    assert own.data.params == {"method": "KD-PDFL", "seed": "1"}
+    read = {one.step: one.value for one in client.get_metric_history(own.info.run_id, "personal")}
+    assert read == {t: pytest.approx(mean) for t, mean in means(found).items()}
+    assert own.data.metrics["bytes"] > 0
+    assert not (tmp_path / "runs" / "mlruns").exists()

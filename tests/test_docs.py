@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coterie.core.registry import listed
 from coterie.peer.errors import Reason
 
 ROOT = Path(__file__).parents[1]
@@ -143,6 +144,14 @@ def test_the_glossary_explains_the_words_of_the_trade() -> None:
     words = [word for word, _ in GLOSSARY]
     assert len(words) >= 30
     assert {"star", "world", "stack", "slot", "row", "probe", "closing phase", "twin"} <= set(words)
+
+
+def test_the_tour_names_every_method() -> None:
+    methods = set(listed("algorithm"))
+    row = next(line for line in (DOCS / "tour.md").read_text("utf-8").splitlines() if "| methods |" in line)
+    assert row.startswith(f"| methods | {len(methods)}: ")
+    assert set(re.findall(r"`([^`]+)`", row)) == methods
+    assert f"| methods in the box | {len(methods)}, " in (DOCS / "comparison.md").read_text("utf-8")
 
 
 def test_the_index_lists_every_page() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -166,9 +167,8 @@ def test_adapters_alone_learn_and_travel(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_example_of_own_data_and_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide = "docs/own-data-and-models.md"
-    module = example(guide, "a test runs this example as it stands: save it as mine.py")
-    (tmp_path / "mine.py").write_text(module)
-    (tmp_path / "mine.toml").write_text(example(guide, "and this one: save it as mine.toml", "toml"))
+    for file in ("mine.py", "mine.toml"):
+        shutil.copy(ROOT / "examples" / file, tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     found = run(tmp_path / "mine.toml", tmp_path / "run", plots=False)
@@ -206,7 +206,7 @@ def test_the_snippets_of_the_page_on_python(
 
 
 TASKS = re.findall(
-    r"<!-- a test runs this example as it stands: save it as (\w+\.toml) -->",
+    r"<!-- (?:a test runs this example as it stands: save it as |examples/)(\w+\.toml)",
     (ROOT / "docs/tasks.md").read_text("utf-8"),
 )
 
@@ -215,7 +215,9 @@ TASKS = re.findall(
 def test_the_examples_of_tasks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide, mark = "docs/tasks.md", "a test runs this example as it stands: save it as"
     (tmp_path / "films.py").write_text(example(guide, f"{mark} films.py"))
-    (tmp_path / name).write_text(example(guide, f"{mark} {name}", "toml"))
+    file = ROOT / "examples" / name
+    text = file.read_text("utf-8") if file.exists() else example(guide, f"{mark} {name}", "toml")
+    (tmp_path / name).write_text(text)
     (tmp_path / "texts").mkdir()
     for person, text in {"anna": "when the sea is calm, ", "ben": "no boat, no wind; "}.items():
         (tmp_path / "texts" / f"{person}.txt").write_text(text * 40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import pickle
 import subprocess
 import sys
@@ -21,13 +22,15 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset
 from coterie import Algorithm, Context, Experiment, Inbox, Info, Probe, Run, State, Task, run
 from coterie.core.data import Dataset as OwnDataset
 from coterie.core.data import Samples
-from coterie.core.errors import ConfigError, CoterieError, DataError, RunError
+from coterie.core.errors import ConfigError, CoterieError, DataError, ModelError, RunError
 from coterie.core.own.objects import digest
+from coterie.core.own.own_data import read_dataset
 from coterie.experiment import Plugin
 from coterie.federation import Dealer
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 from coterie.plugins.datasets.synthetic import Synthetic
 from coterie.plugins.models.mlp import Mlp
+from coterie.storage import model_file
 from coterie.studies.tuning.trials import tune
 from coterie.swarm.plan import fit_for_peers
 
@@ -205,7 +208,7 @@ class Image(Value):
 
 
 class Columns:
-    """What is used of a Hugging Face data set, which is too large to be installed for a test."""
+    """What is used of a Hugging Face data set, which is too large to be installed for most tests."""
 
     def __init__(self, features: dict[str, Any], columns: dict[str, Any]) -> None:
         self.features, self.columns, self.column_names = features, columns, list(columns)
@@ -253,6 +256,31 @@ def test_data_sets_with_features(data: dict[str, Any], shape: Any, classes: list
     found = dealt(experiment(data=data))
     assert tuple(found.pool.shape[1:]) == shape
     assert (list(found.classes), "".join(found.columns)) == (classes, columns)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_data_sets_of_the_real_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    library = pytest.importorskip("datasets", reason="`make test-newest` has it")
+    value, kinds = library.Value("float32"), library.ClassLabel(names=["red", "green", "blue"])
+    columns = library.Features({**dict.fromkeys("abcd", value), "y": kinds})
+    numbers = library.Dataset.from_dict({**NUMBERS, "y": Y}, features=columns)
+    arrays = library.Features({"x": library.Array2D((2, 2), "float32"), "y": kinds})
+    squares = library.Dataset.from_dict({"x": X.reshape(-1, 2, 2), "y": Y}, features=arrays)
+    words = library.Dataset.from_dict({"a": X[:, 0], "kind": WORDS.tolist(), "site": FRAME["site"].tolist()})
+    for data, shape, names in (
+        ({"set": numbers}, (4,), kinds.names),
+        ({"set": numbers.train_test_split(0.2, seed=0)}, (4,), kinds.names),
+        ({"set": squares.with_format("torch")}, (2, 2), kinds.names),
+        ({"set": words, "label": "kind", "owner": "site"}, (1,), ["u", "v", "w"]),
+    ):
+        read = read_dataset(data.pop("set"), "data.set", **data)
+        assert (tuple(read.train.x.shape[1:]), list(read.classes)) == (shape, names)
+        assert (read.test is not None) == (len(read.train.y) < len(Y))
+        assert (read.train.owner is not None) == ("owner" in data)
+    with pytest.raises(DataError, match="cannot be dealt to clients"):
+        read_dataset(numbers.to_iterable_dataset(), "data.set")
 
 
 class Endless(IterableDataset[Any]):
@@ -412,7 +440,30 @@ def test_a_run_with_objects_asks_for_the_same_again(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert found.returncode == 2
-    assert "give the same again from Python" in found.stderr
+    assert "In the script or notebook that has it, go on with run(" in found.stderr
+
+
+def test_a_model_of_a_run_with_objects_goes_out(tmp_path: Path) -> None:
+    class Own(Net):
+        pass
+
+    cards = []
+    for name, model in (("data", "linear"), ("model", Own)):
+        found = run(experiment(model=model, methods=["Local"]), tmp_path / name, plots=False, models=True)
+        cards.append(found.export("Local", 1, tmp_path / f"{name}.safetensors"))
+        read, weights = model_file.load(tmp_path / f"{name}.safetensors")
+        assert read == cards[-1]
+        assert (read.client, read.seed, read.classes) == ("1", 0, ("0", "1", "2"))
+        kept = found.model("Local", 0, 1).net.state_dict()
+        assert all(torch.equal(kept[key], weights[key]) for key in kept)
+    del found
+    gc.collect()
+    with pytest.raises(ModelError, match="a model whose class was given as an object of Python"):
+        model_file.load_model(tmp_path / "model.safetensors")
+    again = tmp_path / "again.safetensors"
+    assert Run(tmp_path / "data").export("Local", 1, again) == cards[0]
+    with pytest.raises(ConfigError, match=r"take a trained model out with Run\(out\)\.export\(\.\.\.\)"):
+        Run(tmp_path / "model").export("Local", 1, again)
 
 
 def test_an_object_goes_to_no_other_process() -> None:

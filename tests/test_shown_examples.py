@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 LONGER = {"adapters.py", "adapters.toml"}
 """Examples of a minute, of which no page shows all: tests/test_examples.py runs them with less."""
-SCRIPTS = sorted(file for file in EXAMPLES.glob("*.py") if file.name not in LONGER)
+PARTS = {"mine.py"}
+"""What another example names; tests/test_examples.py runs it."""
+ELSEWHERE = EXAMPLES / "elsewhere.py"
+SCRIPTS = sorted(file for file in EXAMPLES.glob("*.py") if file.name not in LONGER | PARTS)
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 SHOWN = re.compile(r"<!-- (examples/[\w.]+), as it stands -->\s*```\w+\n(.*?)```", re.DOTALL)
 """A file and the block of code that shows it."""
@@ -36,11 +39,18 @@ def folder(plugins: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("script", sorted({*SCRIPTS} - {ELSEWHERE}), ids=lambda file: file.stem)
 def test_an_example_runs_as_it_stands(folder: Path, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(folder / script.name), run_name="__main__")
     assert capsys.readouterr().out.strip()
     assert list(folder.glob("runs/*/summary.json"))
+
+
+def test_who_began_elsewhere_learns_from_the_others_by_distilling(folder: Path) -> None:
+    mean = runpy.run_path(str(folder / ELSEWHERE.name), run_name="__main__")["table"]["personal_mean"]
+    distilling = mean["300 iterations", "distilling"]
+    assert distilling > mean.xs("Local", level="method").max() + 0.05  # with as many steps, too
+    assert distilling > mean["300 iterations", "averaging"] + 0.05
 
 
 def test_the_sweep_runs_as_it_stands(folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pieces import code, page, table
 
 import coterie
-from coterie.core.errors import CoterieError
+from coterie.core.support.error_texts import error_texts
 from coterie.peer.errors import Reason
 
 SOURCE = Path(coterie.__file__).parent
@@ -32,17 +32,23 @@ def errors_page() -> str:
     """Make the page of the errors: each class, and every sentence that it is raised with."""
     raised = sorted(set(_raised()))
     parts = []
-    for error in _tree(CoterieError):
-        sentences = [(r.sentence, code(r.file)) for r in raised if r.error == error.__name__]
-        parts += [f"## {error.__name__}", inspect.cleandoc(error.__doc__ or "")]
+    for name, error in error_texts().items():
+        sentences = [(r.sentence, code(r.file)) for r in raised if r.error == name]
+        kind = f" A [{error.below}](#{error.below.lower()})." if error.below != "Exception" else ""
+        parts += [
+            f"## {name}",
+            error.meaning + kind,
+            f"**Remedy.** {error.remedy[:1].upper()}{error.remedy[1:]}",
+        ]
         parts += [table(("it says", "in"), sentences)] if sentences else []
     reasons = re.findall(r'= "([\w-]+)"  # (.*)', inspect.getsource(Reason))
     return page(
         "Errors",
         "What coterie raises on purpose. A message is one sentence or two: what, where, expected, got, "
         "remedy; on the command line it ends "
-        "the command with exit code 2, in Python it is an exception below `coterie.CoterieError`. The "
-        "sentences below are taken from the "
+        "the command with exit code 2, in Python it is an exception below `coterie.CoterieError`. Each kind "
+        "of error has a part of its own here, with what can be done about it; `coterie explain DataError` "
+        "says the same in a terminal. The sentences are taken from the "
         "code, with … for what is filled in: search this page for the words that you see.",
         *parts,
         "## Reasons of refusals",
@@ -51,14 +57,6 @@ def errors_page() -> str:
         "`coterie_refusals_total`; nothing has changed when one is told.",
         table(("reason", "meaning"), [(code(word), meaning) for word, meaning in reasons]),
     )
-
-
-def _tree(error: type[CoterieError]) -> Iterator[type[CoterieError]]:
-    """Name an error class and all below it that are part of coterie."""
-    yield error
-    for one in sorted(error.__subclasses__(), key=lambda e: e.__name__):
-        if one.__module__.startswith("coterie."):
-            yield from _tree(one)
 
 
 def _raised() -> Iterator[Raised]:

@@ -25,7 +25,11 @@ __all__ = ["Stopped", "run"]
 
 
 class Stopped(RunError):  # noqa: N818 - it is what happened, not a mistake
-    """The run was asked to stop, has saved everything in `path`, and can be continued."""
+    """The run was asked to stop, has saved everything in `path`, and can be continued.
+
+    Remedy: `coterie run --resume --out PATH`, or `run(experiment, path, resume=True)`: the run goes on to
+    the same bits as one that was never stopped.
+    """
 
     def __init__(self, path: Path, done: int, total: int) -> None:
         super().__init__(f"stopped at iteration {done} of {total}; everything is saved in {path}")
@@ -83,7 +87,7 @@ def run(
             )
         except BaseException as error:
             if report.moved or not resume:  # a run that cannot be resumed stays as it was
-                report.status("failed")
+                report.status("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             watch.ended(error)
             again = f"coterie run --resume --out {shlex.quote(str(path))}"
             if experiment.objects():
@@ -98,6 +102,7 @@ def run(
         report.status("done", **({"stopped_early": watch.enough} if watch.enough else {}))
         folder.summarize()
         found = Run(path)
+        found.experiment = experiment  # so that its objects live as long as the run is at hand
         if plots:
             report.stage("drawing the pictures")
             found.plot()

@@ -13,6 +13,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -95,6 +96,15 @@ def _scores(metric: Metric, personal: Mapping[str, float]) -> list[str]:
     return [f"{name} {compact(metric, value)}" for name, value in personal.items()]
 
 
+class _TimeLeft(TimeRemainingColumn):
+    """The time that is left, once that can be told."""
+
+    def render(self, task: Task) -> Text:
+        return Text(
+            "" if task.time_remaining is None else f"{super().render(task)} left", "progress.remaining"
+        )
+
+
 class _Bar:
     """A bar with rate and time left, and under it how good every method is by now."""
 
@@ -105,8 +115,7 @@ class _Bar:
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             *([TimeElapsedColumn()] if console.width >= 60 else []),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            _TimeLeft(),
             *([TextColumn("{task.fields[rate]}")] if console.width >= 80 else []),
             console=console,
         )

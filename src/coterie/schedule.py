@@ -25,7 +25,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.graph import SMALL, AlikeLinks, Channel, Graph, Links, NearLinks, Topology
 from coterie.core.own.home import at_home
 from coterie.core.registry import describe_type, user_code
-from coterie.core.sampling import Purpose, context
+from coterie.core.sampling import Purpose, Rates, context
 from coterie.core.sparse_links import binomial, distinct, smallest
 from coterie.core.streams import Stream
 from coterie.core.types import Context
@@ -235,16 +235,24 @@ class Schedule:
 
     def lr(self, t: int, algorithm: Algorithm) -> float:
         """Return the size of a local step; the closing phase is the same for every algorithm."""
-        if self.closing(t):
-            return self.train.personalize_lr or self.train.lr
-        return self.train.lr * algorithm.lr_scale(t)
+        before, then = self.rates
+        return then if self.closing(t) else before * algorithm.lr_scale(t)
 
-    def context(
-        self, purpose: Purpose, t: int | Tensor, client: int | Tensor, seed: int | Tensor | None = None
+    @property
+    def rates(self) -> tuple[float, float]:
+        """The size of local steps before the closing phase, unless an algorithm scales it, and in it."""
+        return self.train.lr, self.train.personalize_lr or self.train.lr
+
+    def context(self, purpose: Purpose, t: int | Tensor, client: int | Tensor) -> Context:
+        """Make the context of calls of clients `[...]`."""
+        return self.context_of(purpose, t, client, self.seed, self.rates)
+
+    def context_of(
+        self, purpose: Purpose, t: int | Tensor, client: int | Tensor, seed: int | Tensor, rates: Rates
     ) -> Context:
-        """Make the context of calls of clients `[...]`, of this seed or of those of other worlds."""
-        seed = self.seed if seed is None else seed
-        return context(purpose, seed, t, client, last=self.last, every=self.exchange.every)
+        """Make the context of calls of clients of worlds that share its phases, by their seeds and rates."""
+        last, every = self.last, self.exchange.every
+        return context(purpose, seed, t, client, last=last, every=every, rates=rates)
 
     def present(self, t: int | Tensor) -> Tensor:
         """Tell who is there: `[M]` bool, or `[n, M]` for `[n]` iterations."""

@@ -84,6 +84,9 @@ def test_a_quick_command_loads_nothing_heavy(folder: Path, words: tuple[str, ...
         ("run quickstart --set train.l", ["train.lr="]),
         ("run quickstart --set methods.KD", ["methods.KD-PDFL."]),
         ("run quickstart --track t", ["tensorboard"]),
+        ("explain Data", ["DataError"]),
+        ("export to", ["told"]),
+        ("export told --method K", ["KD-PDFL"]),
     ],
 )
 def test_the_shell_completes(folder: Path, line: str, completed: list[str]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+from pathlib import Path
 
 import pytest
 
 from coterie.core import errors
 from coterie.core.errors import CoterieError, UnknownNameError
+from coterie.core.support.error_texts import error_texts
 
 
 def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
@@ -52,6 +55,21 @@ def test_an_unknown_name_lists_the_known_and_suggests_the_nearest(name: str, hin
 
 def test_nothing_known() -> None:
     assert str(UnknownNameError("preset", "a", [])) == "unknown preset 'a'; known: none."
+
+
+def test_every_kind_of_error_is_explained() -> None:
+    texts = error_texts()
+    source = Path(errors.__file__).parents[1]
+    bases = {
+        node.name: base.id
+        for file in source.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if isinstance(base, ast.Name) and base.id in texts
+    }
+    assert {name: text.below for name, text in texts.items()} == {**bases, "CoterieError": "Exception"}
+    assert [name for name, text in texts.items() if len(text.remedy) < 40 or len(text.meaning) < 20] == []
 
 
 def test_errors_travel_between_processes() -> None:

@@ -188,6 +188,22 @@ def test_numbers_and_pictures_can_be_taken_along(window: Open, place: str, tmp_p
     page.wait_for_selector(".client .card")
     heat = page.locator("figure:has-text('Who listens to whom')")
     assert imread(taken(heat.get_by_role("button", name="PNG"), "Who_listens_to_whom.png")).shape[0] > 300
+    rows = table(taken(heat.get_by_role("button", name="CSV"), "Who_listens_to_whom.csv").read_text())
+    weights = {
+        (row[0], to[3:]): cell for row in rows[1:] for to, cell in zip(rows[0][1:], row[1:], strict=True)
+    }
+    links = page.locator("figure:has-text('The same as links')")
+    edges = table(taken(links.get_by_role("button", name="CSV"), "The_same_as_links.csv").read_text())
+    assert edges[0] == ["client", "listens to", "weight"]
+    for i, j, weight in edges[1:]:
+        assert float(weights[f"client {i}", f"client {j}"]) == pytest.approx(float(weight), abs=0.01)
+    assert {weights[f"client {i}", f"client {i}"] for i in range(4)} == {""}
+    own = page.locator("button[title^='Its data client']")
+    assert table(taken(own, "Its_data_client_0.csv").read_text())[1:] == [["cat", "5"], ["dog", "0"]]
+    heard = page.locator("figure:has-text('What it heard when')").get_by_role("button", name="CSV")
+    head, *rows = table(taken(heard, "What_it_heard_when_client_0.csv").read_text())
+    assert head == ["iteration", "kind", "client", "weight"]
+    assert rows
     page.goto(f"{place}#/run/first/clients?method=KD-PDFL&seed=0")
     page.wait_for_selector(".viewport [data-client]")
     rows = table(taken(page.get_by_role("button", name="CSV"), "clients_KD-PDFL_seed_0.csv").read_text())

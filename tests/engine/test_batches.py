@@ -149,3 +149,15 @@ def test_held_out_samples_are_in_no_mini_batch_and_marked_in_the_probe() -> None
     for i in range(3):
         marked = set(few.x[i, few.held[i], 0].tolist())
         assert marked == set(few.x[i, :, 0].tolist()) & set(probe.x[i, probe.held[i], 0].tolist())
+
+
+def test_a_context_has_the_learning_rate_of_each_world_and_phase() -> None:
+    own = {"Own": {"name": "Local", "train": {"lr": 0.5}}, "Common": {"name": "Local"}}
+    e = experiment(methods=own, train__lr=0.25, train__personalize=0.5, train__personalize_lr=0.125)
+    (stack,) = prepare(e).stacks
+    ends = torch.tensor([0, 4])  # the first clients of the two worlds
+    assert stack.context("mix", 5, ends).lr.tolist() == [0.5, 0.25]
+    assert stack.context("mix", 24, ends).lr.tolist() == [0.125, 0.125]
+    ts = torch.tensor([[12], [13]])
+    assert stack.context("local", ts, slice(3, 5)).lr.tolist() == [[0.5, 0.25], [0.125, 0.125]]
+    assert stack.members[0].schedule.context("mix", 5, 0).lr.item() == 0.5

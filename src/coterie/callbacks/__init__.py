@@ -3,7 +3,7 @@
 callback        the contract, and what a callback is given
 early_stopping  end a run that no longer gets better
 watch           the engine's rows as what callbacks are given
-trackers/       TensorBoard, Weights & Biases: one file each
+trackers/       MLflow, TensorBoard, Weights & Biases: one file each
 """
 
 from coterie.callbacks.callback import Callback, Evaluation, ExchangeRows, WorldScores

@@ -19,7 +19,11 @@ __all__ = ["CallbackError", "CallbackWatcher"]
 
 
 class CallbackError(RunError):
-    """A callback that raised something; the run is saved as far as it came."""
+    """A callback that raised something; the run is saved as far as it came.
+
+    Remedy: mend the callback at the file and line in the sentence, and go on with `run(experiment, path,
+    resume=True)`. Without the callback the run goes on, too.
+    """
 
 
 class CallbackWatcher:

@@ -17,6 +17,7 @@ from coterie.cli import (
     dashboard,
     data,
     doctor,
+    explain,
     export,
     leaderboard,
     ls,
@@ -45,6 +46,7 @@ _EXTRAS = {
     "peer": ("cryptography", "google", "grpc", "prometheus_client"),
     "dashboard": ("starlette", "uvicorn"),
     "ray": ("ray",),
+    "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "tensorboard": ("tensorboard",),
     "wandb": ("wandb",),
 }
@@ -81,7 +83,7 @@ app = typer.Typer(
 )
 for verb in (
     run, tune, sweep, leaderboard, ls, show, export, predict, plot, dashboard, report, new, check, reproduce,
-    swarm, replay, doctor,
+    swarm, replay, doctor, explain,
 ):  # fmt: skip
     app.command()(getattr(verb, verb.__name__.rpartition(".")[2]))
 app.add_typer(data.data, name="data")
@@ -102,7 +104,7 @@ def main() -> None:
     try:
         app()
     except CoterieError as error:
-        _fail(str(error))
+        _fail(str(error), type(error).__name__)
     except ModuleNotFoundError as error:
         extra = next((e for e, names in _EXTRAS.items() if str(error.name).partition(".")[0] in names), None)
         if extra is None:
@@ -123,6 +125,8 @@ def main() -> None:
         sys.exit(0)
 
 
-def _fail(sentence: str) -> NoReturn:
+def _fail(sentence: str, kind: str = "") -> NoReturn:
     typer.secho(f"error: {sentence}", fg="red", err=True)
+    if kind and sys.stderr.isatty():
+        typer.secho(f"more: coterie explain {kind}", dim=True, err=True)
     sys.exit(2)

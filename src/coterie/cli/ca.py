@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.common import Json, tell_json
+
 __all__ = ["ca"]
 
 ca = typer.Typer(
@@ -30,6 +32,7 @@ def init(
         str, typer.Argument(metavar="NAME", help="The federation's name: a-z, 0-9 and '-' inside.")
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the CA.")] = Path("ca"),
+    as_json: Json = False,
 ) -> None:
     """Make the CA of a new federation. Its key decides who is a member: keep the folder safe, and a copy.
 
@@ -38,6 +41,10 @@ def init(
     from coterie.peer.identity.authority import Authority
 
     authority = Authority.create(out, name)
+    if as_json:
+        until = authority.anchor.certificate.not_valid_after_utc
+        tell_json({"federation": name, "folder": out, "until": until.isoformat()})
+        return
     typer.echo(f"CA of {name!r} until {authority.anchor.certificate.not_valid_after_utc:%Y-%m-%d} in {out}")
     typer.echo("next      coterie ca request ID     (on each peer's machine)")
 
@@ -48,6 +55,7 @@ def request(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The peer's folder; by default named as its id.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Make a peer's key, which never leaves this machine, and the request that goes to the CA.
 
@@ -58,6 +66,9 @@ def request(
 
     folder = out if out is not None else Path(peer)
     mark = make(folder, peer)
+    if as_json:
+        tell_json({"peer": peer, "request": folder / REQUEST, "key": mark})
+        return
     typer.echo(f"request   {folder / REQUEST}")
     typer.echo(f"key       {mark}")
     typer.echo("next      send the request to the CA, where the same key is shown by: coterie ca issue")
@@ -74,6 +85,7 @@ def issue(
     renew: Annotated[
         bool, typer.Option("--renew", help="The next certificate of a peer that has one.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Answer a request with a certificate. Compare the key with the one that its peer was shown.
 
@@ -95,15 +107,20 @@ def issue(
     to = out if out is not None else asked.parent
     with naming_file(asked):
         issued = authority.issue(data, to, days, renew=renew)
+    files = [str(to / name) for name in ("peer.pem", "ca.pem", "deny.bin")]
+    if as_json:
+        facts = {"peer": issued.id, "federation": authority.anchor.federation, "key": issued.fingerprint}
+        tell_json({**facts, "until": issued.not_after.isoformat(), "files": files})
+        return
     typer.echo(
         f"{issued.id!r} of {authority.anchor.federation!r} until {issued.not_after:%Y-%m-%d %H:%M} UTC"
     )
     typer.echo(f"key       {issued.fingerprint}")
-    typer.echo(f"files     {', '.join(str(to / f) for f in ('peer.pem', 'ca.pem', 'deny.bin'))}")
+    typer.echo(f"files     {', '.join(files)}")
 
 
 @ca.command()
-def revoke(peer: Peer, folder: Folder = Path("ca")) -> None:
+def revoke(peer: Peer, folder: Folder = Path("ca"), as_json: Json = False) -> None:
     """Take back every certificate that a peer has got so far.
 
     Example:  coterie ca revoke p0
@@ -113,6 +130,10 @@ def revoke(peer: Peer, folder: Folder = Path("ca")) -> None:
     authority = Authority.open(folder)
     before = authority.deny
     after = authority.revoke(peer)
+    if as_json:
+        serials = len(after.serials - before.serials)
+        tell_json({"peer": peer, "revoked": serials, "list": folder / "deny.bin", "version": after.version})
+        return
     if after == before:
         typer.echo(f"nothing to do: every certificate of {peer!r} is on the list already")
     else:

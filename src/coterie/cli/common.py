@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from coterie.core.models.trained_model import ModelCard
 
 __all__ = ["Data", "Device", "Jobs", "Json", "Seeds", "Sets"]
-__all__ += ["found", "leave", "overrides", "starting", "tell_model"]
+__all__ += ["found", "leave", "overrides", "starting", "tell_json", "tell_model"]
 
 Sets = Annotated[
     list[str] | None,
@@ -89,10 +90,18 @@ def found(run: Path) -> Path:
     )
 
 
-def tell_model(out: Path, card: ModelCard) -> None:
+def tell_json(facts: Mapping[str, Any]) -> None:
+    """Print facts as JSON, for programs."""
+    typer.echo(json.dumps(facts, indent=2, default=str))
+
+
+def tell_model(out: Path, card: ModelCard, as_json: bool) -> None:
     """Say what a trained model is that was written to a file."""
     from coterie.runs.wording import with_unit
 
+    if as_json:
+        tell_json({"file": out, **card.plain()})
+        return
     score = with_unit(card.metric, card.score)
     scored = "" if card.score is None else f", {card.metric.title} {score} on {card.tested} test samples"
     what = f"{len(card.classes)} classes" if card.has_classes else card.task

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import typer
 
-__all__ = ["experiments", "kinds", "names", "presets", "runs", "settings", "trackers"]
+__all__ = ["errors", "experiments", "kinds", "methods", "names", "presets", "runs", "settings", "trackers"]
 
 Words = Iterable[tuple[str, str]]
 
@@ -48,6 +49,22 @@ def runs(incomplete: str) -> Words:
     return _beginning(incomplete, dict.fromkeys(_folders(), ""))
 
 
+def methods(ctx: typer.Context, incomplete: str) -> Words:
+    """Complete the name of a method of the run that comes before it."""
+    words = [ctx.params.get("run"), *ctx.args]  # among args while the option lacks its value
+    given = Path(next((str(word) for word in words if word), ""))
+    files = [folder / "experiment.toml" for folder in (given, "runs" / given)]
+    file = next((file for file in files if file.is_file()), None)
+    return _beginning(incomplete, dict.fromkeys(_read_methods(file), "") if file else {})
+
+
+def _read_methods(file: Path) -> Iterable[str]:
+    try:
+        return list(tomllib.loads(file.read_text("utf-8")).get("methods", {}))
+    except (OSError, ValueError):
+        return []
+
+
 def kinds(incomplete: str) -> Words:
     """Complete what `coterie ls` lists."""
     from coterie.core.registry import KINDS
@@ -79,6 +96,13 @@ def settings(incomplete: str) -> Words:
     return _beginning(
         incomplete, {**found, **{f"methods.{m}.": about for m, about in listed("algorithm").items()}}
     )
+
+
+def errors(incomplete: str) -> Words:
+    """Complete the name of a kind of error."""
+    from coterie.core.support.error_texts import error_texts
+
+    return _beginning(incomplete, {name: text.meaning for name, text in error_texts().items()})
 
 
 def trackers(incomplete: str) -> Words:

@@ -7,15 +7,29 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli import complete
+from coterie.cli.common import Json
+
 __all__ = ["export"]
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its name under runs/.")],
-    method: Annotated[str, typer.Option(metavar="M", help="The method, as the result table has it.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", autocompletion=complete.runs, help="A run folder, or its name under runs/."
+        ),
+    ],
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="M", autocompletion=complete.methods, help="The method, as the result table has it."
+        ),
+    ],
     client: Annotated[int, typer.Option(metavar="C", help="The number of the client, from 0.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file, .safetensors.")],
     seed: Annotated[int | None, typer.Option(metavar="S", help="The seed; by default the first.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Write the final model of one client as one file: weights, and a card that says what they mean.
 
@@ -27,9 +41,5 @@ def export(
     """
     from coterie.cli.common import found, tell_model
     from coterie.runs import Run
-    from coterie.storage.model_file import save
 
-    opened = Run(found(run))
-    model = opened.model(method, opened.config["seeds"][0] if seed is None else seed, client)
-    save(out, model.card, model.net.state_dict())
-    tell_model(out, model.card)
+    tell_model(out, Run(found(run)).export(method, client, out, seed), as_json)

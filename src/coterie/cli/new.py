@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import complete
+from coterie.cli.common import Json
 
 __all__ = ["new"]
 
@@ -26,6 +27,7 @@ def new(
             help="The experiment to begin from.",
         ),
     ] = "quickstart",
+    as_json: Json = False,
 ) -> None:
     """Write NAME.toml, an experiment with every setting, its default and what it means.
 
@@ -35,6 +37,7 @@ def new(
 
       coterie new skewed --from label-skew     (coterie ls presets)
     """
+    from coterie.cli.common import tell_json
     from coterie.cli.template import template
     from coterie.core.errors import RunError
 
@@ -47,5 +50,8 @@ def new(
         raise RunError(f"{path} is already there; choose another name or delete it first") from None
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from None
+    if as_json:
+        tell_json({"file": path, "from": source})
+        return
     word = shlex.quote(str(path))
     typer.echo(f"wrote {path}\ncheck it:  coterie check {word}\nrun it:    coterie run {word}")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.common import Json
+
 __all__ = ["peer"]
 
 peer = typer.Typer(
@@ -90,6 +92,7 @@ def export(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file to write; by default PEER.safetensors here.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Write a peer's trained model to one file for use anywhere, also while the peer runs.
 
@@ -109,4 +112,4 @@ def export(
     card, tensors = trained_model(state)
     path = out or Path(f"{card.client}.safetensors")
     model_file.save(path, card, tensors)
-    tell_model(path, card)
+    tell_model(path, card, as_json)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli import complete
+from coterie.cli.common import Json
 
 __all__ = ["report"]
 
@@ -25,6 +26,7 @@ def report(
     pictures: Annotated[
         bool, typer.Option("--figures/--no-figures", help="PNG, SVG and PDF of each figure, beside the file.")
     ] = True,
+    as_json: Json = False,
 ) -> None:
     """Write one self-contained page with all figures, to be read offline, and the figures for a paper.
 
@@ -38,7 +40,7 @@ def report(
 
       coterie report leaderboard
     """
-    from coterie.cli.common import found
+    from coterie.cli.common import found, tell_json
     from coterie.core.errors import ConfigError
     from coterie.dashboard.export import report as page
     from coterie.dashboard.sources import BoardSource, kind_of
@@ -57,6 +59,10 @@ def report(
         drawn = images(Run(run)) if pictures and kind_of(run) is not BoardSource else {}
         files |= {figures / f"{prefix}{file}": content for file, content in drawn.items()}
     publish(files)
+    if as_json:
+        drawn_here = sorted(str(file) for file in files if file != out)
+        tell_json({"report": out, "bytes": len(data), "figures": drawn_here})
+        return
     typer.echo(f"report    {out}  ({len(data) / 1e6:.1f} MB)")
     if len(files) > 1:
         typer.echo(f"figures   {figures}")

@@ -41,7 +41,7 @@ def run(
         typer.Option(
             metavar="TRACKER",
             autocompletion=complete.trackers,
-            help="Tell tensorboard or wandb how it goes; repeatable. What they write lies in the run folder.",
+            help="Tell mlflow, tensorboard or wandb how it goes; repeatable. What they write stays here.",
         ),
     ] = None,
     as_json: Json = False,

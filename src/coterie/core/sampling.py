@@ -16,6 +16,7 @@ from coterie.core.types import Context, Tensors
 
 __all__ = [
     "Purpose",
+    "Rates",
     "batch_rows",
     "context",
     "first_model",
@@ -28,15 +29,28 @@ __all__ = [
 ]
 
 Number: TypeAlias = int | Tensor
+Rates: TypeAlias = tuple[float | Tensor, float | Tensor]
+"""The size of local steps before the closing phase, and in it."""
 Purpose: TypeAlias = Literal["init", "local", "settle", "ask", "question", "offer", "mix", "adopt", "attack"]
 """The call that a context is made for; a reply's is that of an offer."""
 
 
-def context(purpose: Purpose, seed: Number, t: Number, client: Number, *, last: int, every: int) -> Context:
+def context(
+    purpose: Purpose,
+    seed: Number,
+    t: Number,
+    client: Number,
+    *,
+    last: int,
+    every: int,
+    rates: Rates = (0.0, 0.0),
+) -> Context:
     """Make the context of one call, `[...]`; `last`: the last iteration before the closing phase."""
     key = _stream(seed, purpose).key(t, client)
     now = torch.as_tensor(t, device=key.device).expand(key.shape)
-    return Context(now, now > last, torch.full_like(now, every), key)
+    before, then = (torch.as_tensor(rate, dtype=torch.float64, device=key.device) for rate in rates)
+    closing = now > last
+    return Context(now, closing, torch.full_like(now, every), key, torch.where(closing, then, before))
 
 
 def batch_rows(seed: Number, t: Number, client: Number, count: Number, batch: int) -> Tensor:

@@ -49,6 +49,8 @@ class Context(NamedTuple):
     key: Tensor
     """`[]` int64: differs by seed, call (`init`, `local`, `settle`, `ask`, `question`, `offer`, `mix`,
     `adopt`), t and client."""
+    lr: Tensor
+    """`[]`: the size of a local step by the settings, which is another one in the closing phase."""
 
     @property
     def since(self) -> Tensor:

@@ -38,7 +38,12 @@ Pause: TypeAlias = Callable[[float], None]
 
 
 class NetworkError(DataError):
-    """The network or the server stands in the way."""
+    """The network or the server stands in the way.
+
+    Remedy: try again, a download goes on where it stopped; or fetch the files by hand from the address in
+    the sentence and lay them where it says, `coterie data verify` then checks them. Nothing else needs
+    the network.
+    """
 
 
 class Watch(Protocol):

@@ -153,7 +153,16 @@ class Stack:
     def context(self, purpose: Purpose, t: int | Tensor, clients: slice | Tensor) -> Context:
         """Make the context of calls of some clients of axis N; all worlds of a stack share its phases."""
         seed, client = self.data.seed[clients], self.data.client[clients]
-        return self.members[0].schedule.context(purpose, t, client, seed)
+        before, then = (rates[clients] for rates in self._rates)
+        return self.members[0].schedule.context_of(purpose, t, client, seed, (before, then))
+
+    @cached_property
+    def _rates(self) -> tuple[Tensor, Tensor]:
+        """The sizes of local steps by all worlds' settings, `[N]`: before the closing phase, and in it."""
+        rates = torch.tensor([m.schedule.rates for m in self.members], dtype=torch.float64)
+        sizes = torch.tensor([m.size for m in self.members])
+        before, then = self.to_device(rates.repeat_interleave(sizes, dim=0)).unbind(1)
+        return before, then
 
     def free_data(self) -> None:
         """Free the data's place on the device for the next stack."""

@@ -189,7 +189,8 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         cast = _cast(every, architectures(world, federation))
         group = *(id(task) for task in cast.tasks), repr(proxy)
         if group not in together:
-            known = (with_proxy(task, proxy, inputs, names, init) for task in acquainted(cast.tasks))
+            where = f"methods.{world.label}.proxy"
+            known = (with_proxy(t, proxy, inputs, names, init, where) for t in acquainted(cast.tasks))
             together[group] = tuple(
                 task
                 if analytic_model(task, inputs) and not (task.foreign or task.proxy)

@@ -45,6 +45,7 @@ OWN = 2
 """So many times as many step together by an algorithm's own `local`, whose calls take longer to begin."""
 LONGEST = 32
 """The most local steps taken between two looks at the clock."""
+CONTEXT = len(Context._fields)
 PER_SAMPLE = ("correct", "sample_losses")
 """Keys of `metrics.jsonl` with one entry for each personal test sample, client after client."""
 
@@ -293,7 +294,7 @@ class Simulator:
             return found
         unused = torch.zeros_like(lr, dtype=torch.int64)
         keys = data.keys(ts, block) if self.stack.task.random else unused
-        ctx = Context(unused, unused.bool(), unused, unused)
+        ctx = Context(unused, unused.bool(), unused, unused, lr)
         if part.group.overrides("local"):
             ctx = self.stack.context("local", ts[:, None], block)
         given = rows, labels, lr, keys, *ctx, *([] if learns is None else [learns])
@@ -331,7 +332,7 @@ class Simulator:
         """Take one step of a block: rows of the pool `[n, B]`, ..., the context, and who learns, if any."""
         hyper = {k: v[inside] for k, v in part.hyper.items()}
         batch = Batch(self.stack.data.inputs(rows), labels, lr, keys)
-        given = LocalStep(hyper, state, batch, Context(*rest[:4]), *rest[4:])
+        given = LocalStep(hyper, state, batch, Context(*rest[:CONTEXT]), *rest[CONTEXT:])
         return self.execution.step(part.group, given)
 
     def _all_steps(self, part: ClientRange, inside: slice, *given: Tensor) -> Tensors:

@@ -52,19 +52,37 @@ class Reason(StrEnum):
 
 
 class PeerError(CoterieError):
-    """A fault of a peer, of its settings or of the network."""
+    """A fault of a peer, of its settings or of the network.
+
+    Remedy: `coterie peer status FOLDER`, with the peer's state folder, shows whom a running peer hears
+    and what it refused; the guide to real peers has a table of what can go wrong.
+    """
 
 
 class DamagedError(PeerError):
-    """A saved model that is not what was saved, or that no peer would take."""
+    """A saved model that is not what was saved, or that no peer would take.
+
+    Remedy: none is needed as a rule: the peer goes on from the former saved model, some seconds older,
+    and keeps the damaged one beside it. If that one is damaged, too, restore `model.safetensors` from a
+    backup, or name an empty folder as `state`: the peer begins anew and learns from the others.
+    """
 
 
 class IdentityError(PeerError):
-    """A key, certificate or CA folder that cannot be used."""
+    """A key, certificate or CA folder that cannot be used.
+
+    Remedy: `coterie ca request` makes a key and a request, `coterie ca issue` answers it with a
+    certificate, and with `--renew` with one of a later end, which a running peer takes by itself. Only
+    their owner may read keys and folders of state (`chmod 700`).
+    """
 
 
 class Refused(PeerError):  # noqa: N818 - it is what happened
-    """Something from another peer that is not taken; nothing has changed."""
+    """Something from another peer that is not taken; nothing has changed.
+
+    Remedy: look the reason up among those below. Most say that two peers do not run the same experiment
+    or version; some come up only if somebody attacks.
+    """
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -77,8 +95,16 @@ class Refused(PeerError):  # noqa: N818 - it is what happened
 
 
 class Unreachable(PeerError):  # noqa: N818 - it is what the peer is
-    """Another peer that gives no answer."""
+    """Another peer that gives no answer.
+
+    Remedy: see whether it runs, whether its address can be reached from here, and whether a firewall lets
+    the port through. Peers go on without it, and find it again by themselves.
+    """
 
 
 class TimedOut(Unreachable):
-    """An answer that came too late or stood still."""
+    """An answer that came too late or stood still.
+
+    Remedy: as for a peer that gives no answer; on a slow line choose a smaller model or
+    `exchange.precision = "int8"`.
+    """

@@ -2,7 +2,8 @@
 
     experiment.toml         the resolved experiment, complete
     environment.json        format of this folder, versions, machine, commit, command line, date
-    status.json             {"state": "running|stopped|failed|done", "t", "iterations", "seconds", ...}
+    status.json             {"state": "running|stopped|interrupted|failed|done", "t", "iterations",
+                            "seconds", ...}
     worlds.json             index = world: {"name", "label", "seed", "setting", "federation"}
     clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "test" [M],
                             "labels" [M][L], "attackers" [client, ...], "owned", "architecture" [M]

@@ -11,7 +11,9 @@ from coterie.core.errors import ModelError, RunError
 from coterie.core.models.model_factory import build_model
 from coterie.core.models.trained_model import ModelCard, TrainedModel, refuse_more_than_a_model, state_dict
 from coterie.core.own.home import at_home
+from coterie.core.own.objects import is_object
 from coterie.engine import final_models
+from coterie.experiment import Experiment
 from coterie.federation import architecture_names
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
     track = run.track(method, seed)
     if not 0 <= client < len(track.group):
         raise RunError(f"{run.path} has no client {client}; there are: 0 to {len(track.group) - 1}")
-    world = run.experiment.worlds()[track.world]
+    world = _settings(run).worlds()[track.world]
     e = world.experiment
     refuse_more_than_a_model(world.algorithm, method)
     card, tensors = _kept(run, track.world, client)
@@ -60,6 +62,14 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
     with at_home(e.home):
         template = build_model(made.architecture, made.options, made.inputs, made.width)
         return TrainedModel.of(made, state_dict(template, tensors, {}), str(run.path))
+
+
+def _settings(run: Run) -> Experiment:
+    """Read the settings; a model is used without the data, which only the process of the run may have."""
+    data = run.config["data"]
+    if not is_object(data["set"]["name"]):
+        return run.experiment
+    return Experiment.parse({**run.config, "data": {**data, "set": {"name": "digits"}}})
 
 
 def _kept(run: Run, world: int, client: int) -> final_models.FinalModel:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from coterie.core.models.trained_model import TrainedModel
+    from coterie.core.models.trained_model import ModelCard, TrainedModel
     from coterie.experiment import Experiment
 
 __all__ = ["Run"]
@@ -294,6 +294,17 @@ class Run:
         from coterie.runs.models import trained_model
 
         return trained_model(self, method, seed, client)
+
+    def export(self, method: str, client: int, out: str | Path, seed: int | None = None) -> ModelCard:
+        """Write the final model of one client to a safetensors file, and give its card.
+
+        `seed`: by default the first. Plain PyTorch loads the weights, `coterie predict` uses them.
+        """
+        from coterie.storage.model_file import save
+
+        model = self.model(method, self.config["seeds"][0] if seed is None else seed, client)
+        save(Path(out), model.card, model.net.state_dict())
+        return model.card
 
     def track(self, method: str, seed: int) -> WorldMetrics:
         """Find the metrics of one row of the result table and one seed."""

@@ -100,7 +100,7 @@ class RunFolder:
             self._add(_EXCHANGES, row)
 
     def status(self, state: str, t: int, iterations: int, seconds: float, **more: Any) -> None:
-        """Write where the run stands (running, stopped, failed, done); all rows become visible to readers."""
+        """Write where the run stands (a state of `status.json`); all rows become visible to readers."""
         self._flush(durable=False)
         values = {"state": state, "t": t, "iterations": iterations, "seconds": seconds, **more}
         replace_file(self.path / "status.json", to_json_bytes(values))

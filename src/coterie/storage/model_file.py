@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 
 from coterie.core.errors import ModelError, RunError
 from coterie.core.models.trained_model import ModelCard, TrainedModel
+from coterie.core.own.objects import is_object, keep
 from coterie.core.types import Tensors
 from coterie.storage import tensors as saved
 from coterie.storage.files import as_run_error, refuse_foreign
@@ -58,6 +59,12 @@ def load_model(path: Path, own: str | None = None) -> TrainedModel:
     imported.
     """
     card, tensors = load(path)
+    if is_object(card.architecture) and not keep(card.architecture):
+        raise ModelError(
+            f"{path} is a model whose class was given as an object of Python, which this process does not "
+            "have; build it yourself and load the weights with safetensors.torch.load_file, or train with "
+            'the class in a module, named as in model = "mine:Net"'
+        )
     if card.own_code and own != card.architecture:
         got = f", not {own!r}" if own else ""
         raise ModelError(

@@ -18,7 +18,9 @@ RATE, SAY = 0.25, 0.5
 
 
 def moment() -> Context:
-    return Context(*(part[0] for part in context("mix", 0, 3, torch.tensor([0]), last=9, every=3)))
+    return Context(
+        *(part[0] for part in context("mix", 0, 3, torch.tensor([0]), last=9, every=3, rates=(0.1, 0.1)))
+    )
 
 
 def probe(x: Tensor, y: Tensor) -> Probe:

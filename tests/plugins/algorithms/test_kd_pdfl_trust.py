@@ -12,23 +12,26 @@ from torch import Tensor, nn
 from coterie.core.algorithm import guarded_adopt, guarded_mix
 from coterie.core.errors import ConfigError
 from coterie.core.ingredients.closing_mean import begin_mean, mean_or_model, update_mean
+from coterie.core.ingredients.messages import resized
 from coterie.core.tasks.task import Task
 from coterie.core.types import Inbox, Probe, Reachable, State
 from coterie.plugins.algorithms.fedavg import FedAvg
 from coterie.plugins.algorithms.kd_pdfl import KDPDFL
 from coterie.plugins.algorithms.kd_pdfl_trust import TrustReading
 from coterie.plugins.tasks.classification import label_loss
+from coterie.plugins.tasks.regression import Regression
 from tests.engine.small import experiment, simulator
 from tests.plugins.algorithms.scalars import ctx, numbers
 from tests.trees import same
 
 
 class Pair(nn.Module):
-    """Logits (0, θ·x): label 1 is likelier where θ·x is above 0."""
+    """Logits (0, θ·x): label 1 is likelier where θ·x is above 0; a weight beside θ says nothing."""
 
     def __init__(self) -> None:
         super().__init__()
         self.out = nn.Linear(1, 1, bias=False)
+        self.rest = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([torch.zeros_like(x), self.out(x)], dim=1)
@@ -36,16 +39,22 @@ class Pair(nn.Module):
 
 TASK = Task(Pair().double())
 LN3 = math.log(3)
+SIZE = 10.0
+"""The Euclidean norm of all models here, for which the weight that says nothing is chosen."""
 
 
 def star(model: float, fit: tuple[float, ...] = (0, 0, 0, 0)) -> State:
-    own = State({"out.weight": numbers([model]).view(1, 1)}, {}, {}, {}, {})
+    own = State({"out.weight": numbers([model]).view(1, 1), "rest": rest(model)}, {}, {}, {}, {})
     rows = {"w": numbers([0, 0.25, 0.25, 0.25]), "fit": numbers(fit)}
     return own._replace(memory=begin_mean(own), rows=rows)
 
 
+def rest(*models: float) -> Tensor:
+    return (SIZE**2 - numbers(models).square()).clamp_min(0).sqrt()
+
+
 def inbox(*models: float) -> Inbox:
-    messages = {"out.weight": numbers(models).view(-1, 1, 1)}
+    messages = {"out.weight": numbers(models).view(-1, 1, 1), "rest": rest(*models)[:, None]}
     return Inbox(messages, torch.ones(len(models), dtype=torch.bool), torch.tensor(range(1, len(models) + 1)))
 
 
@@ -118,6 +127,31 @@ def test_a_broadcast_is_taken_as_far_as_its_sender_is_trusted(adoption: Any, sha
     method = TrustReading(tau=0.5, adoption=adoption)
     new, _ = guarded_adopt(method, TASK, star(0.0, (0, 0, 0.9, 0)), inbox(LN3), BOTH, ctx())
     assert theta(new) == pytest.approx(share * LN3)
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_a_model_is_made_as_large_as_the_own_one(factor: float) -> None:
+    own, heard = star(2 * LN3), inbox(2 * LN3)
+    heard = heard._replace(messages={k: factor * m for k, m in heard.messages.items()})
+    new, info = guarded_mix(TrustReading(), TASK, own, heard, BOTH, ctx())
+    assert info["distance"].tolist() == pytest.approx([-math.log(0.9)])
+    same(new.params, own.params, 1e-12)
+
+
+def test_what_has_no_size_stays() -> None:
+    nothing, something = {"a": numbers([0, 0])}, {"a": numbers([0, 0, 3, 4, math.inf, 1]).view(3, 2)}
+    assert torch.equal(resized(nothing, something)["a"], something["a"])
+    # The own size is 10, theirs are 0, 5 and endless.
+    of_ten = resized({"a": numbers([6, 8])}, something)["a"].tolist()
+    assert of_ten == [[0, 0], [6, 8], [math.inf, 1]]
+
+
+def test_models_of_numbers_keep_their_size() -> None:
+    """Where outputs are what is predicted, size is not how sure a model is."""
+    task = Task(nn.Linear(1, 1, bias=False).double(), Regression())
+    own = State({"weight": numbers([2]).view(1, 1)}, {}, {}, {}, {"fit": numbers([0, 0])})
+    heard = inbox(1.0)._replace(messages={"weight": numbers([1]).view(1, 1, 1)})
+    assert TrustReading().resized(task, own, heard) is heard
 
 
 def test_nobody_better_is_taken_whole() -> None:

@@ -12,12 +12,12 @@ from coterie.core.errors import UnknownNameError
 
 __all__ = ["TRACKERS", "tracker"]
 
-TRACKERS = {"tensorboard": "TensorBoard", "wandb": "WandB"}
+TRACKERS = {"mlflow": "MLflow", "tensorboard": "TensorBoard", "wandb": "WandB"}
 """The class of each tracker, by the name of its module, of its extra and on the command line."""
 
 
 def tracker(name: str) -> Callback:
-    """Make the tracker of that name, which keeps what it writes in the run folder."""
+    """Make the tracker of that name, which keeps what it writes in the run folder or beside it."""
     if name not in TRACKERS:
         raise UnknownNameError("tracker", name, TRACKERS)
     made: Callback = getattr(importlib.import_module(f"{__name__}.{name}"), TRACKERS[name])()

@@ -13,6 +13,7 @@ __all__ = [
     "inner_products",
     "mean_model",
     "ranks",
+    "resized",
     "squared_distances",
     "weighted_sum",
     "write_row",
@@ -44,6 +45,18 @@ def mean_model(own: Message, inbox: Inbox) -> Message:
 def squared_distances(own: Message, messages: Message) -> Tensor:
     """Compute the squared distance `[K]` of each of K models from the own, over all of their numbers."""
     return _over_all({k: (m - own[k]).square() for k, m in messages.items()})
+
+
+def resized(own: Message, messages: Message) -> Message:
+    """Multiply each of K models until it is as large as the own, in its Euclidean norm over all numbers.
+
+    One without a size, or with none that is finite, stays as it is; so do all if the own model has none.
+    """
+    names = sorted(own)  # a state that was loaded may have another order, and must give the same bits
+    ours = _over_all({k: own[k][None].square() for k in names})
+    theirs = _over_all({k: messages[k].square() for k in names})
+    factor = torch.where((ours > 0) & (theirs > 0) & theirs.isfinite(), ours / theirs, 1.0).sqrt()
+    return {k: m * factor.to(m.dtype).view(-1, *(1,) * (m.dim() - 1)) for k, m in messages.items()}
 
 
 def inner_products(own: Message, messages: Message) -> Tensor:

@@ -148,9 +148,14 @@ def acquainted(tasks: Sequence[Task]) -> tuple[Task, ...]:
 
 
 def with_proxy(
-    task: Task, choice: ModelChoice | None, inputs: tuple[int, ...], names: tuple[str, ...], init: str
+    task: Task,
+    choice: ModelChoice | None,
+    inputs: tuple[int, ...],
+    names: tuple[str, ...],
+    init: str,
+    where: str = "proxy",
 ) -> Task:
-    """Give a task the second model that an algorithm names, if it names one."""
+    """Give a task the second model that an algorithm names, if it names one; `where` begins an error."""
     if choice is None:
         return task
     if choice != SAME:
@@ -158,7 +163,7 @@ def with_proxy(
         return replace(task, proxy=build_task(choice.name, dict(choice.options), inputs, names, *how))
     if task.foreign:
         raise ConfigError(
-            f"proxy = {SAME.name!r} is a model like the clients' own, but theirs differ; name one for "
+            f"{where} = {SAME.name!r} is a model like the clients' own, but theirs differ; name one for "
             'all of them, such as proxy = "mlp"'
         )
     return replace(task, proxy=task)

@@ -68,9 +68,9 @@ def recall(name: str) -> Any:
         _, called, fingerprint = name.split(" ", 2) if name.count(" ") > 1 else (name, name, "?")
         raise ConfigError(
             f"{called!r} (fingerprint {fingerprint}) was given as an object of Python, which this process "
-            "does "
-            "not have; give the same again from Python, as in run(experiment, out, resume=True), or move it "
-            "to a module and name it there"
+            "does not have. In the script or notebook that has it, go on with run(experiment, out, "
+            "resume=True) or take a trained model out with Run(out).export(...); commands need it in a "
+            "module, and its name there"
         )
     return held.value
 

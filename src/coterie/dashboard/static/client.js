@@ -1,6 +1,7 @@
 // One client, and why it listens to whom it listens to.
 import { chart } from "./chart.js";
 import { h } from "./dom.js";
+import { csvButton } from "./download.js";
 import { amount, count, percent, plural, whole } from "./format.js";
 import { bars } from "./labels.js";
 import { wording } from "./metric.js";
@@ -13,17 +14,33 @@ const dot = (colour) => h("i", { class: "dot", css: { background: colour } });
 export function clientDetail(found, world, t, choose) {
   const { client, neighbours } = found;
   const drawn = { height: 200, length: world.length, mark: t };
-  const card = (kind, title, note, ...inner) =>
+  const card = (kind, title, note, rows, ...inner) =>
     h(
       "figure",
       { class: `card ${kind}` },
-      h("figcaption", {}, h("h3", {}, title), h("p", { class: "note" }, note)),
+      h(
+        "figcaption",
+        {},
+        h("h3", {}, title),
+        rows && h("span", { class: "gets" }, csvButton(`${title} client ${client}`, rows)),
+        h("p", { class: "note" }, note),
+      ),
       inner,
     );
 
+  const counted = () => [
+    ["label", "training samples"],
+    ...found.classes.map((label, k) => [label, found.labels[k]]),
+  ];
+  const told = () => [
+    ["iteration", "kind", "client", "weight"],
+    ...found.events.flatMap(({ t: at, kind, from, weight }) =>
+      from.map((other, k) => [at, kind, other, weight[k]]),
+    ),
+  ];
   const its = ({ labels, classes, train }) =>
     classes.length
-      ? card("", "Its data", "training samples by label", bars(labels, classes))
+      ? card("", "Its data", "training samples by label", counted, bars(labels, classes))
       : card("", "Its data", plural(train, "training sample"));
 
   return h(
@@ -38,6 +55,7 @@ export function clientDetail(found, world, t, choose) {
         "wide",
         "Its neighbours",
         heard(neighbours, t),
+        null,
         neighbours.length
           ? h("div", { class: "tall" }, table(neighbours, choose, `neighbours of client ${client}`))
           : h("p", { class: "note" }, "It has heard nobody yet."),
@@ -61,6 +79,7 @@ export function clientDetail(found, world, t, choose) {
         "full",
         "What it heard when",
         "the latest first; in brackets the weight it then gave",
+        told,
         events(found.events),
       ),
     ),

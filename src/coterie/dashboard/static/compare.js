@@ -164,12 +164,12 @@ export async function compare(sources, link, query, remember) {
       measured && direction,
       alike.length < found.length && "without the runs that are measured otherwise",
     ];
-    const lines = alike.flatMap(({ id, run, curves: given }) =>
+    const lines = alike.flatMap(({ id, run, curves: given }, place) =>
       run.rows
         .filter(({ name }) => given.methods[name] && (!state.method || name === state.method))
         .map(({ name, hue, named }) => {
           const { t, mean } = given.methods[name][state.score],
-            k = seen.get(hue) ?? 0;
+            k = Math.max(place, seen.get(hue) ?? 0);
           seen.set(hue, k + 1);
           return {
             name: `${id} · ${name}`,

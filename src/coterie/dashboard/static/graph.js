@@ -1,6 +1,6 @@
 // Who listens to whom: heat map and links at one iteration, a slider that replays the run, one client.
 import { choice, h, problem, put } from "./dom.js";
-import { pngButton } from "./download.js";
+import { csvButton, pngButton } from "./download.js";
 import { count, percent } from "./format.js";
 import { heatMap } from "./heat.js";
 import { linkMap } from "./links.js";
@@ -165,6 +165,7 @@ export async function graph(source, query, remember) {
           h(
             "span",
             { class: "gets" },
+            csvButton(title, map.rows),
             pngButton(title, () => map.canvas),
           ),
           h("p", { class: "note" }, note),

@@ -64,6 +64,7 @@ export function heatMap(choose) {
     node,
     canvas,
     again,
+    rows,
     show(now) {
       ({ world, frame, order, selected } = now);
       codes = decode(frame.cells);
@@ -72,6 +73,20 @@ export function heatMap(choose) {
       draw();
     },
   };
+
+  // What is drawn as numbers: weights to a 253rd of the scale, nothing for pairs that have not met.
+  function rows() {
+    const { side, share, top } = frame,
+      places = Array.from({ length: side }, (_, k) => order[k * share]);
+    const weight = (r, c) => {
+      const code = codes[share === 1 ? order[r] * side + order[c] : r * side + c];
+      return code > 253 ? null : Number(((code / 253) * top).toPrecision(4));
+    };
+    return [
+      ["listens", ...places.map((i) => `to ${name(i)}`)],
+      ...places.map((i, r) => [name(i), ...places.map((_, c) => weight(r, c))]),
+    ];
+  }
 
   function name(i) {
     return world.names?.[i] ?? `client ${i}`;

@@ -40,6 +40,7 @@ export function linkMap(choose) {
       draw();
     },
     again,
+    rows: () => [["client", "listens to", "weight"], ...frame.edges],
   };
 
   function place(i) {

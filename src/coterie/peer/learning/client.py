@@ -135,7 +135,8 @@ class Client:
         few = own.train.x[:TRIED], own.train.y[:TRIED]
         begin = partial(build_task, weights=initial_weights(init, e.home), freeze=e.train.freeze, samples=few)
         built = [begin(one.name, one.options, inputs, names, *how) for one in architectures.models]
-        known = (with_proxy(task, proxy, inputs, names, init) for task in acquainted(built))
+        where = f"method {world.label!r}: proxy"
+        known = (with_proxy(task, proxy, inputs, names, init, where) for task in acquainted(built))
         tasks = tuple(batched_or_alone(task, *few) for task in known)
         return cls(
             task=tasks[architectures.own],

@@ -26,11 +26,12 @@ class Distilling(Algorithm):
 
     own_shape: Literal["average", "distil"] = "average"
     """The use of models of the own shape: `average` them, or `distil` them like those of other architectures,
-    for deep models that began differently (`train.init = "independent"`) and meet rarely."""
-    lessons: Annotated[int, Ge(1)] = 10
+    for deep models that meet rarely, above all if they began differently (`train.init = "independent"`); it
+    takes some hundred `lessons`."""
+    lessons: Annotated[int, Ge(1)] = 20
     """Gradient steps of an exchange towards what models say that are not averaged, if there are any."""
-    lesson_rate: Annotated[float, Gt(0)] = 0.2
-    """The size of these steps."""
+    lesson_rate: Annotated[float, Gt(0)] = 1.0
+    """The size of these steps, in local steps: as a multiple of the learning rate."""
 
     def learned(
         self, task: Task, state: State, inbox: Inbox, share: Tensor, probe: Probe, ctx: Context
@@ -47,7 +48,7 @@ class Distilling(Algorithm):
         say = share.sum() - own.sum()
         own = own / (1 - say).clamp_min(torch.finfo(own.dtype).tiny)
         new = task.merge(state, blend(ours, own, inbox.messages))
-        steps, rate = self.lessons, self.lesson_rate
+        steps, rate = self.lessons, self.lesson_rate * ctx.lr.to(probe.size.dtype)
         return distilled(task, state, new, inbox, share, say, probe, ctx, steps=steps, rate=rate)
 
     def distils(self, inbox: Inbox) -> bool:

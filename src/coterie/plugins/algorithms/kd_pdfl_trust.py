@@ -10,6 +10,8 @@ each, mix accordingly. Four of its lines are other ones (docs/science.md has wha
             $\log f_j = \frac1n \sum_x \log \mathrm{softmax}(z_j(x) - \bar z_j + \log \pi)_{y(x)}$
             In other tasks than classification, it is their loss on the own targets, in nats
             (`TaskKind.judge`, `TaskKind.nats`)
+            Where outputs are probabilities, models are made as large as the own one first: who shrinks or
+            blows up a model says the same less or more surely, and pulls the average away
     eq. 2   trust is the neighbour's fit, by the best fit seen so far: $w_j = (f_j / \max_k f_k)^{1/\tau}$;
             who knows less than a quarter of what the own model knows (nats below π's own loss) has no say:
             such are all who lie while nobody knows much yet
@@ -18,9 +20,9 @@ each, mix accordingly. Four of its lines are other ones (docs/science.md has wha
     adopt   a broadcast is taken as far as its sender is trusted:
             $\theta_j = w_i \theta_i + (1 - w_i) \theta_j$
 
-Where nobody fits worse than the best, this is FedAvg. The model that is tested is the mean over the closing
-phase (`core/ingredients/closing_mean.py`). Where links cost, `asked` neighbours are drawn with chances as
-their weights; who was never heard has that of the best.
+Where nobody fits worse than the best, and all are as large, this is FedAvg. The model that is tested is the
+mean over the closing phase (`core/ingredients/closing_mean.py`). Where links cost, `asked` neighbours are
+drawn with chances as their weights; who was never heard has that of the best.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from torch import Tensor
 
 from coterie.core.algorithm import Algorithm, SearchSpace
 from coterie.core.ingredients.closing_mean import begin_mean, mean_or_model, update_mean
-from coterie.core.ingredients.messages import ranks, write_row
+from coterie.core.ingredients.messages import ranks, resized, write_row
 from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Inbox, Info, Probe, Reachable, Start, State, Tensors
 from coterie.plugins.algorithms._distilling import Distilling
@@ -106,6 +108,7 @@ class TrustReading(Distilling):
         self, task: Task, state: State, inbox: Inbox, probe: Probe
     ) -> tuple[Inbox, Tensors, Tensor, Tensor]:
         """Find what can be judged, the new rows `[M]`, the weights of those heard and their losses `[K]`."""
+        inbox = self.resized(task, state, inbox)
         z = task.look(lambda its, one: its.logits(one, probe.x), state, inbox)
         loss = task.kind.judge(z, probe)
         # A model too wild to be judged counts as not heard.
@@ -118,6 +121,14 @@ class TrustReading(Distilling):
         weight = torch.where(fit > bar, (fit / fit.max()) ** (1 / self.tau), 0.0)
         w_j = torch.where(inbox.heard, weight[inbox.slot], 0.0)
         return inbox, {"w": write_row(state.rows["w"], w_j, inbox), "fit": fit}, w_j, loss
+
+    def resized(self, task: Task, state: State, inbox: Inbox) -> Inbox:
+        """Make models as large as the own one where that changes how sure they are, not what they say."""
+        learns = {k: m for k, m in task.select(state, self.share).items() if k in state.params}
+        if not (learns and task.kind.has_probabilities):
+            return inbox
+        sent = {k: m for k, m in inbox.messages.items() if k in learns}
+        return inbox._replace(messages={**inbox.messages, **resized(learns, sent)})
 
     def model(self, state: State) -> tuple[Tensors, Tensors]:
         return mean_or_model(state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,14 +17,13 @@ from typing import Any
 
 import torch
 
-from coterie.core.errors import ConfigError, CoterieError, RunError
-from coterie.core.own.home import data_folder
+from coterie.core.errors import ConfigError, RunError
 from coterie.core.support.signals import stop_on_signal
-from coterie.engine.plan import prepare
 from coterie.experiment import Experiment
 from coterie.storage.files import as_run_error, open_folder
 from coterie.studies.leaderboard import report
 from coterie.studies.leaderboard.columns import Column, columns, methods, size
+from coterie.studies.leaderboard.examination import examined, unsound
 from coterie.studies.leaderboard.pieces import (
     FIGURES,
     TIMING,
@@ -184,10 +183,8 @@ class _Board(Runner):
 
     def play(self) -> Board:
         """Run everything that is left, write the files, and give back the board."""
-        for column in self.request.columns:
-            if self.stop():
-                break
-            self._check(column)
+        self._examine()
+        for column in () if self.stop() else self.request.columns:
             self._plan(column)
         try:
             self.run_jobs()
@@ -251,44 +248,30 @@ class _Board(Runner):
         found: dict[str, str] = self.folder.facts["broken"].setdefault(column.name, {})
         return found
 
-    def _check(self, column: Column) -> None:
-        """Find out who cannot run in a column before anything is begun, or that nobody can."""
-        broken = self._broken(column)
+    def _examine(self) -> None:
+        """Find out who cannot run in which column before anything is begun, or that nobody can."""
+        labels = [(column, new) for column in self.request.columns if (new := self._untried(column))]
+        found = examined(self.request, labels, self.data, self.at_once)
+        for column, _ in labels:
+            self.view.show(JobEvent(column.name, machine(), stage="trying the methods"))
+            if self.stop():
+                break
+            missing, reasons = next(found)
+            if missing:
+                self.folder.facts["missing"][column.name] = missing
+                self.view.notice(f"column {column.name} is left out: {missing}")
+            self._leave_out(column, reasons)
+            self.view.ended(column.name, "left out" if missing else "tried")
+
+    def _untried(self, column: Column) -> list[str]:
+        """List the methods that have not been tried in a column."""
         there = covered(of_step(self.folder.jobs, column.name, TUNING))
-        if not (new := [label for label in self.request.methods if label not in (*there, *broken)]):
-            return
-        self.view.show(JobEvent(column.name, machine(), stage="trying the methods"))
-        try:
-            self._try(self.request.experiment(column, [next(iter(self.request.methods))]))
-        except CoterieError as error:
-            self.folder.facts["missing"][column.name] = str(error)
-            self.view.notice(f"column {column.name} is left out: {error}")
-            self.view.ended(column.name, "left out")
-            return
-        found = self._unsound(new, lambda labels: self.request.experiment(column, labels))
-        self._leave_out(column, found)
-        self.view.ended(column.name, "tried")
+        return [label for label in self.request.methods if label not in (*there, *self._broken(column))]
 
     def _leave_out(self, column: Column, reasons: Mapping[str, str]) -> None:
         for key, reason in reasons.items():
             self.view.notice(f"{key} cannot run in column {column.name}: {reason}")
         self._broken(column).update(reasons)
-
-    def _unsound(self, keys: Sequence[str], of: Callable[[Sequence[str]], Experiment]) -> dict[str, str]:
-        """Find those who cannot be prepared, and why: all together, or else in halves."""
-        try:
-            self._try(of(keys))
-        except CoterieError as error:
-            half = len(keys) // 2
-            if not half:
-                return {keys[0]: str(error)}
-            return self._unsound(keys[:half], of) | self._unsound(keys[half:], of)
-        return {}
-
-    def _try(self, experiment: Experiment) -> None:
-        """Load, deal and try everything, for one seed and on the processor."""
-        one = experiment.model_copy(update={"device": "cpu", "seeds": experiment.seeds[:1]})
-        prepare(one, data_folder(self.data))
 
     def _mended(self, job: Job, column: Column) -> list[Job]:
         """Replace a job that failed by one without those who cannot run, or by its halves."""
@@ -298,7 +281,7 @@ class _Board(Runner):
         def part(some: Sequence[str]) -> Job:
             return replace(job, setting={**job.setting, "methods": {key: methods[key] for key in some}})
 
-        reasons = self._unsound(keys, lambda some: part(some).experiment(base))
+        reasons = unsound(keys, lambda some: part(list(some)).experiment(base), self.data)
         if not reasons and len(keys) == 1:
             reasons = {keys[0]: job.error}
         self._leave_out(column, reasons)

@@ -109,7 +109,9 @@ def due(
     if missing := [label for label in request.methods if label not in tuned and label not in out]:
         return [_tuning(request, column, some) for some in _shares(missing, column)]
     judged = [job for job in tuning if job.state == "done"]
-    if ready := [label for label in covered(judged) if label not in there and label not in broken]:
+    waiting = covered(job for job in tuning if job.state != "done")
+    not_yet = {*waiting, *there, *broken}
+    if ready := [label for label in covered(judged) if label not in not_yet]:
         return [_figures(request, column, some, judged, home) for some in _shares(ready, column)]
     if timed and all(job.state == "done" for job in (*tuning, *figures)):
         return list(_timings(column, figures, covered(of_step(jobs, column.name, TIMING))))

@@ -26,7 +26,10 @@ __all__ = ["Runner", "SweepStopped", "View", "sweep"]
 
 
 class SweepStopped(RunError):  # noqa: N818 - it is what happened, not a mistake
-    """The sweep was asked to stop, has saved everything in `path`, and can be continued."""
+    """The sweep was asked to stop, has saved everything in `path`, and can be continued.
+
+    Remedy: the same command with `--resume`; finished jobs are not run again.
+    """
 
     def __init__(self, path: Path, done: int, total: int) -> None:
         super().__init__(f"stopped with {done} of {total} jobs done; everything is saved in {path}")
