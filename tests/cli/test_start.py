@@ -93,7 +93,7 @@ def test_a_quick_command_loads_nothing_heavy(folder: Path, words: tuple[str, ...
     ("line", "completed"),
     [
         ("run q", ["quickstart"]),
-        ("run m", ["mine.toml", "mixture", "multitask"]),
+        ("run m", ["million", "mine.toml", "mixture", "multitask"]),
         ("check lab", ["label-skew"]),
         ("new x --from feat", ["feature-shift"]),
         ("show to", ["told"]),

@@ -73,9 +73,9 @@ def test_what_was_stopped_goes_on_and_what_is_done_is_left_alone(data: Path, tmp
 
 def test_too_little_memory_for_all_seeds(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = reproduce("table1", "iot", data=data, out=tmp_path / "whole", quick=True, seeds=2)
-    # 56 models of 3 x 2,313 numbers and their batches are some 1.6 MB; a world has at most 8 of them
+    # 56 models of 2 x 2,313 numbers are some 1 MB; a world has at most 8 of them
     real = os.sysconf
-    monkeypatch.setattr(os, "sysconf", lambda name: 200 if name == "SC_PHYS_PAGES" else real(name))
+    monkeypatch.setattr(os, "sysconf", lambda name: 120 if name == "SC_PHYS_PAGES" else real(name))
     watcher = Watcher()
     parts = reproduce(
         "table1", "iot", data=data, out=tmp_path / "parts", quick=True, seeds=2, view=watcher.view
