@@ -65,10 +65,11 @@ class Engine:
         chosen = experiment(work, clients, device=device, compile=compiling, **changes)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = chosen.tf32
         (stack,) = prepare(chosen).stacks
-        self.iterations = chosen.exchange.every
-        if chosen.evaluate.every < FOREVER:
-            self.iterations = math.lcm(self.iterations, chosen.evaluate.every)
+        every = [n for n in (chosen.exchange.every, chosen.evaluate.every) if n < FOREVER]
+        self.iterations = math.lcm(*every)
         """Of a round."""
+        self.evaluates = len(every) > 1
+        """Without exchanges, evaluations say how long a round is, and there are none."""
         self.simulator = Simulator(stack, choose_execution(stack, None))
 
     @property
@@ -89,7 +90,7 @@ class Engine:
         before, goal = self.simulator.stepped, self.simulator.t + self.iterations
         while self.simulator.t < goal:
             self.simulator.step_to_next_event()
-            if self.simulator.evaluation_due():
+            if self.evaluates and self.simulator.evaluation_due():
                 self.simulator.evaluate()
         return self.simulator.stepped - before
 

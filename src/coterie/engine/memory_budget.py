@@ -78,24 +78,25 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
 def world_bytes(
     world: World, federation: Federation, task: Task, count: int, slots: int, device: torch.device
 ) -> int:
-    """Count the bytes of so many of a world's clients: states and, on a GPU, gradients, mini-batches, probes.
+    """Count the bytes of so many of a world's clients: states, mini-batches, probes, and on a GPU gradients.
 
-    `slots`: entries of a client's rows.
+    On a CPU, only the clients of a block have a mini-batch at a time. `slots`: entries of a client's rows.
     """
     e = world.experiment
     state = _first_state(world, task, slots)
     number = next(iter(state.params.values())).element_size()
     each = (COPIES_ON_CPU - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
     if device.type != "cpu":
-        samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
-        each += number * samples * federation.pool[0].numel()
         each += (COPIES - COPIES_ON_CPU) * nbytes(state.params)
     each += max(number * slots, sum(map(nbytes, state[3:])))  # all begin with a row of W
     if state.rows and slots < e.data.clients:
         each += SLOT_BYTES * slots
     if world.algorithm.feeds_back:
         each += sum(map(nbytes, state[:2]))
-    return count * each
+    samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
+    batch = number * samples * federation.pool[0].numel()
+    at_once = min(count, chunk_size(batch, device)) if device.type == "cpu" else count
+    return count * each + at_once * batch
 
 
 def _first_state(world: World, task: Task, slots: int) -> State:
