@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SCRIPTS := src/coterie/dashboard/static
-JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 MINUTES ?= 60
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 PURE := tests/core tests/federation tests/plugins tests/storage $(wildcard tests/test_*.py)

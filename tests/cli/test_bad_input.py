@@ -502,8 +502,8 @@ def test_a_full_disk(coterie: Command, tmp_path: Path) -> None:
 
 def test_models_that_cannot_be_exported(refused: Refused, finished: Path) -> None:
     words = ["export", finished, "-o", "m.safetensors", "--method"]
-    says(refused(*words, "KD-PDFL", "--client", 4), "has no client 4; there are: 0 to 3")
-    says(refused(*words, "KD-PDFL", "--client", -1), "has no client -1; there are: 0 to 3")
+    says(refused(*words, "KD-PDFL", "--client", 4), "has no client 4; there are 0 to 3")
+    says(refused(*words, "KD-PDFL", "--client", -1), "has no client -1; there are 0 to 3")
     says(refused(*words, "KDPDFL", "--client", 0), "unknown method", "Did you mean 'KD-PDFL'?")
     says(refused(*words, "KD-PDFL", "--client", 0, "--seed", 7), "has no seed 7", "there are: 0, 1")
     Path("m.safetensors").write_text("mine")

@@ -209,4 +209,5 @@ def test_too_little_data_for_the_clients(coterie: Command) -> None:
     words = ("check", "small.toml", "--set", IOT, "--set")
     assert "the training part has only" in error(coterie, *words, "data.sizes=[40,50]")
     sentence = error(coterie, *words, "data.overlap=false", "--set", "data.clients=40")
-    assert "left by other clients; use smaller data.sizes, data.overlap = true, fewer clients" in sentence
+    assert "40 clients need" in sentence
+    assert "set data.overlap = true, or use fewer clients or smaller data.sizes" in sentence

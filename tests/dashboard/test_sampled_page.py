@@ -122,7 +122,7 @@ def test_the_graph_is_shown_by_groups(window: Open, address: str, some: Run) -> 
     assert box is not None
     page.locator("canvas").first.click(position={"x": box["width"] / 2, "y": box["height"] * 0.9})
     last = next(client for client in sample if client >= 40)
-    page.wait_for_function(f"document.querySelector('.client h2').innerText === 'Client {last}'")
+    page.wait_for_function(f"() => document.querySelector('.client h2')?.innerText === 'Client {last}'")
     assert page.get_by_label("client", exact=True).input_value() == str(last)
     other = next(k for k in range(60) if k not in sample)
     page.get_by_label("client", exact=True).fill(str(other))
