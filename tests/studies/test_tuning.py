@@ -327,9 +327,9 @@ def test_too_little_memory_for_all_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     model = {"name": "mlp", "hidden": [40]}
     e = experiment(methods=["Local"], model=model, dtype="float32", search={"train.lr": [0.1, 0.2, 0.3]})
     whole, shown, sysconf = tune(e, 4, seeds=1), Watcher(), os.sysconf
-    # A world: 4 clients x (2 x 403 parameters + 4 weights) x 4 bytes = 12,960, of four fifths of the memory.
-    # Room for two:
-    memory = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 2 * 12_960 * 5 // 4}
+    # A world: 4 clients x (2 x 403 parameters + 4 weights + 4 samples x 6) x 4 bytes = 13,344, of four fifths
+    # of the memory. Room for two:
+    memory = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 2 * 13_344 * 5 // 4}
     monkeypatch.setattr(os, "sysconf", lambda name: memory.get(name) or sysconf(name))
     parts = tune(e, 4, seeds=1, progress=shown)
     assert shown.notices == ["too little memory for all 4 worlds at once, so in 2 parts"]
