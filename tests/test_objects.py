@@ -208,7 +208,7 @@ class Image(Value):
 
 
 class Columns:
-    """What is used of a Hugging Face data set, which is too large to be installed for most tests."""
+    """Stand-in for a Hugging Face data set, which is too large to be installed for most tests."""
 
     def __init__(self, features: dict[str, Any], columns: dict[str, Any]) -> None:
         self.features, self.columns, self.column_names = features, columns, list(columns)

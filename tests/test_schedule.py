@@ -391,7 +391,7 @@ ALIKE: list[dict[str, Any]] = [
 def test_links_that_are_up_are_drawn_as_if_every_link_were(
     exchange: dict[str, Any], population: dict[str, float]
 ) -> None:
-    """Of each: how many neighbours, which, the gains of the best and the worst link."""
+    """Count the neighbours of each, and find who they are and the gains of the best and the worst link."""
     plans = both_ways(MANY, exchange={"stars": 0.5, **exchange}, population=population)
     found = []
     for plan in plans:

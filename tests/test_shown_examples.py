@@ -17,7 +17,7 @@ EXAMPLES = ROOT / "examples"
 LONGER = {"adapters.py", "adapters.toml"}
 """Examples of a minute, of which no page shows all: tests/test_examples.py runs them with less."""
 PARTS = {"mine.py"}
-"""What another example names; tests/test_examples.py runs it."""
+"""Parts that another example names; tests/test_examples.py runs them."""
 ELSEWHERE = EXAMPLES / "elsewhere.py"
 SCRIPTS = sorted(file for file in EXAMPLES.glob("*.py") if file.name not in LONGER | PARTS)
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))

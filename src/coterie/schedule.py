@@ -132,7 +132,7 @@ class Schedule:
     always: bool
     """Nobody is ever absent or slow."""
     sparse: AlikeLinks | NearLinks | None = None
-    """What a large population draws its links by; None: every link is drawn."""
+    """Links by which a large population draws; None: every link is drawn."""
 
     @classmethod
     def of(cls, experiment: Experiment, seed: int) -> Schedule:

@@ -67,7 +67,7 @@ def test_one_that_is_killed_is_named_and_the_run_goes_on(coterie: Command) -> No
 
 
 def test_processes_that_torchrun_started(coterie: Command, tmp_path: Path) -> None:
-    """As torchrun starts them: RANK and so on in the environment, a port of the first to meet at."""
+    """Start them as torchrun does: RANK and so on in the environment, a port of the first to meet at."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -12,7 +12,7 @@ from coterie.cli import app
 from tests.cli.conftest import Command
 
 SERVICES = {"dashboard", "peer run", "bench"}
-"""What goes on until it is stopped, and what passes its words on to other commands."""
+"""Commands that go on until they are stopped, or pass their words on to others."""
 
 
 def verbs(command: Any, words: str = "") -> Iterator[str]:

@@ -86,6 +86,14 @@ HARD: dict[str, Any] = {
 }
 """Running statistics, dropout, momentum, several stars, losses, slow and absent clients."""
 
+LARGE: dict[str, Any] = {
+    "data__clients": 2100,
+    "exchange__channel": {"name": "rayleigh", "neighbours": 4},
+    "evaluate__uniform": 3,
+    "data__test": 5,
+}
+"""Changes for a population large enough to draw links that are up alone, with little else to do."""
+
 
 def experiment(**changes: Any) -> Experiment:
     """A few clients and tens of iterations; `__` stands for the dot of a path."""

@@ -149,7 +149,7 @@ def test_tensors_of_another_model_are_refused() -> None:
 
 
 def test_a_large_population_begun_by_another_version_is_refused(tmp_path: Path) -> None:
-    """What draws every link, at any size or in an earlier version, has no mark."""
+    """Leave checkpoints unmarked where every link is drawn, at any size or in an earlier version."""
     file = tmp_path / "c.safetensors"
     for large in (False, True):
         save(file, MOMENT._replace(large=large))

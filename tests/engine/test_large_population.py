@@ -20,7 +20,7 @@ from coterie.engine.plan import prepare
 from coterie.engine.runner import simulate
 from coterie.experiment import Experiment
 from tests.engine.recording import Recording
-from tests.engine.small import EVERY_METHOD, experiment, finished, hard, outcome, simulator
+from tests.engine.small import EVERY_METHOD, LARGE, experiment, finished, hard, outcome, simulator
 from tests.trees import same
 
 ROWS = ("CoBo", "DAC", "Dada", "DPFL", "FedFomo", "KD-PDFL", "L2C", "PENS")
@@ -113,19 +113,11 @@ def test_several_architectures() -> None:
     assert all((table.owner[:, 1:] >= 0).any() for table in tables if table)
 
 
-LARGE: dict[str, Any] = {
-    "data__clients": 2100,
-    "exchange__stars": 0.1,
-    "exchange__channel": {"name": "rayleigh", "neighbours": 4},
-    "evaluate__uniform": 3,
-    "data__test": 5,
-    "train__iterations": 7,
-    "evaluate__every": 7,
-}
+MEETING: dict[str, Any] = {**LARGE, "exchange__stars": 0.1, "train__iterations": 7, "evaluate__every": 7}
 
 
 def test_a_sample_of_the_clients_reports(tmp_path: Path) -> None:
-    plan = prepare(experiment(**LARGE, methods=["KD-PDFL"]))
+    plan = prepare(experiment(**MEETING, methods=["KD-PDFL"]))
     (world,) = finished(plan, tmp_path).values()
     schedule = plan.stacks[0].members[0].schedule
     meeting = schedule.meeting(5)
@@ -145,7 +137,7 @@ def test_a_sample_of_the_clients_reports(tmp_path: Path) -> None:
 
 def test_rows_are_counted_as_they_are() -> None:
     """In float32: 64 entries of two rows, and of the table that says whose they are."""
-    plan = prepare(experiment(**LARGE, methods=["FedAvg", "KD-PDFL"], dtype="float32"))
+    plan = prepare(experiment(**MEETING, methods=["FedAvg", "KD-PDFL"], dtype="float32"))
     (stack,) = plan.stacks
 
     def counted(member: WorldSlot, slots: int) -> int:

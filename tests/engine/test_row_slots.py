@@ -13,7 +13,7 @@ from coterie.engine.execution import VmapExecution
 from coterie.engine.plan import prepare
 from coterie.engine.row_slots import RowSlots
 from coterie.engine.simulator import Simulator
-from tests.engine.small import EVERY_METHOD, experiment, hard, simulator
+from tests.engine.small import EVERY_METHOD, LARGE, experiment, hard, simulator
 from tests.trees import clone, same
 
 
@@ -115,21 +115,14 @@ def test_with_room_for_everybody_models_are_the_same_to_the_bit(method: str) -> 
     same(ends[1], ends[0])
 
 
-LARGE: dict[str, Any] = {
-    "data__clients": 2100,
-    "exchange__stars": 0.03,
-    "exchange__channel": {"name": "rayleigh", "neighbours": 4},
-    "evaluate__uniform": 3,
-    "data__test": 5,
-    "train__iterations": 13,
-}
+MEETING: dict[str, Any] = {**LARGE, "exchange__stars": 0.03, "train__iterations": 13}
 
 
 def test_rows_of_those_met_give_the_models_that_rows_of_everybody_give() -> None:
-    """Of methods that use no entry but those of clients they met: CoBo, and KD-PDFL as it is by default."""
+    """Compare methods that use only entries of clients they met: CoBo, and KD-PDFL as it is by default."""
     ends = []
     for everybody in (True, False):
-        plan = prepare(experiment(**LARGE, methods=["CoBo", "KD-PDFL"]))
+        plan = prepare(experiment(**MEETING, methods=["CoBo", "KD-PDFL"]))
         (stack,) = plan.stacks
         schedule = stack.members[0].schedule
         if everybody:

@@ -1,4 +1,4 @@
-"""Of very many clients a sample is recorded one by one, beside numbers over everybody."""
+"""Samples of very many clients are recorded one by one, beside numbers over everybody."""
 
 from __future__ import annotations
 

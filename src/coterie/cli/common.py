@@ -54,7 +54,7 @@ def starting(text: str) -> AbstractContextManager[object]:
 
 
 class Stages:
-    """What comes before a run, in the last line of a terminal, and nowhere else."""
+    """Stages of what comes before a run, in the last line of a terminal, and nowhere else."""
 
     def __init__(self, what: str) -> None:
         from rich.console import Console

@@ -30,7 +30,7 @@ SAVING = 20
 
 
 _SAVE, _STOP = 1, 2
-"""What a process asks of all at the beginning of an event; what is asked most is done."""
+"""Requests of a process to all at the beginning of an event; the strongest is done."""
 
 
 def simulate(

@@ -21,7 +21,7 @@ class Grouping:
     """The G groups in which the clients of a world are shown."""
 
     by: str
-    """What a group has in common."""
+    """Common trait of a group."""
     names: tuple[str, ...]
     sizes: tuple[int, ...]
     """Clients of each."""

@@ -1,4 +1,4 @@
-"""What processes of a run are asked to do in tests."""
+"""Work that processes of a run are asked to do in tests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Asked:
 
 
 class Found(NamedTuple):
-    """What came of it, in one process."""
+    """Outcome in one process."""
 
     finished: bool
     rows: dict[str, list[dict[str, Any]]]

@@ -46,7 +46,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
 
 
 def shared(group: Group, e: Experiment, folder: Path, **asked: Any) -> tuple[Plan, Recording, Found]:
-    """What came of an experiment in several processes."""
+    """Outcome of an experiment in several processes."""
     folder.mkdir(exist_ok=True, parents=True)
     found = group.call(SIMULATED, Asked(e.plain(), folder, **asked))
     lead = found[0]
@@ -110,7 +110,7 @@ def models_are_the_same(got: Path, want: Path) -> None:
 
 
 def test_unequal_shares_in_four_processes_in_float32(four: Group, tmp_path: Path) -> None:
-    """Of ten clients two have three each; a float32 has seven digits, of which the last ones differ."""
+    """Share ten clients: two ranks have three each. Of a float32's seven digits the last ones differ."""
     e = hard(methods=["Local", "KD-PDFL"], data__clients=10, dtype="float32", train__iterations=14)
     plan, recording, _ = shared(four, e, tmp_path / "four")
     equal(outcome(plan, recording), finished(prepare(e), tmp_path / "one"), 1e-4)

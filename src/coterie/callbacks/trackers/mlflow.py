@@ -38,7 +38,7 @@ class MLflow(Callback):
         self._ids: list[str] = []
         """MLflow's ids of all runs that were begun."""
         self._worlds: dict[tuple[str, int], str] = {}
-        """Those of methods and seeds."""
+        """Runs of methods and seeds, by name and seed."""
 
     def on_begin(self, run: Run, earlier: Sequence[Evaluation]) -> None:
         folder = run.path.resolve().parent

@@ -1,5 +1,5 @@
-"""What every kind of error means, and what can be done about it: the docstrings of the classes, read from
-the code without running any of it.
+"""Meaning and remedy of every kind of error: the docstrings of the classes, read from the code without
+running any of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HOMES = (
 
 
 class ErrorText(NamedTuple):
-    """What the docstring of a class of errors says."""
+    """Words of the docstring of a class of errors."""
 
     meaning: str
     remedy: str

@@ -1,4 +1,4 @@
-"""What a process of a run on several devices knows of the others, by its environment as torchrun sets it."""
+"""Knowledge that a process of a run has of the other processes, by its environment as torchrun sets it."""
 
 from __future__ import annotations
 

@@ -157,10 +157,10 @@ def _wait(ranks: Sequence[_Rank], ended: SimpleQueue[int], asked: threading.Even
 
 
 class Ended(NamedTuple):
-    """How a process of a run ended."""
+    """End of one process of a run."""
 
     code: int
-    """Its exit code, negative for a signal."""
+    """Exit code, negative for a signal."""
     word: Word | None
     """The word that it left."""
     last: str

@@ -23,18 +23,18 @@ from coterie.engine.exchanges.post import Post
 __all__ = ["AcrossRanks"]
 
 Serve = Callable[[Tensor, Message], Message]
-"""What some clients `[S]` of this process send, given what came with the request for each."""
+"""Messages of some clients `[S]` of this process, given what came with the request for each."""
 
 
 class Letters(NamedTuple):
-    """What goes to some clients, sorted by their processes, and what comes from others."""
+    """Parcels for some clients, sorted by their processes, and those that come from others."""
 
     order: Tensor
     """`[S]` int64: the place that each had before"""
     to: list[int]
-    """How many go to each process"""
+    """Number of those that go to each process"""
     back: list[int]
-    """How many come from each"""
+    """Number of those that come from each"""
     rows: Message
     """`[S, ...]`: what goes"""
     wanted: Tensor
@@ -48,7 +48,7 @@ class AcrossRanks(Post):
         self.wire = wire
         self._owners: dict[int, Tensor] = {}
         self._bad, self._sound = 0, dict[int, Tensor]()
-        """How many have diverged anywhere, and who has not, when that was asked last."""
+        """Number of clients that have diverged anywhere, and who has not, when that was asked last."""
 
     def introduce(self, mixed: MixedGroup) -> None:
         own = mixed.here.nonzero()[:, 0]

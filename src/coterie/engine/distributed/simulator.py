@@ -58,7 +58,7 @@ class SharedSimulator:
         self._rows = [rows_of_stack(wire, part.stack) for part in self._own.parts]
         members = [[_plain_part(Part.of(m)) for m in part.stack.members] for part in self.parts]
         self._members = wire.everyone(members)
-        """Of each process, each architecture and each world: the clients, and their test samples."""
+        """Clients, and their test samples, of each process, each architecture and each world."""
         self._share = sum(rows.counts[wire.rank] for rows, _ in self._rows) / sum(
             sum(rows.counts) for rows, _ in self._rows
         )

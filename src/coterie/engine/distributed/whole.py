@@ -19,7 +19,7 @@ class Rows(NamedTuple):
     """The clients of some worlds: those of process after process, and those of world after world."""
 
     counts: list[int]
-    """How many each process has."""
+    """Number of clients of each process."""
     order: Tensor
     """`[N]` int64: where those that stand world after world are among those of process after process."""
 

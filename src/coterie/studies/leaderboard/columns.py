@@ -53,7 +53,7 @@ class Size(NamedTuple):
     columns: tuple[str, ...]
     """The columns, if none are asked for; none: all."""
     methods_per_job: int | None = None
-    """How many methods one job takes in columns that do not say; None: all."""
+    """Number of methods of one job in columns that do not say; None: all."""
 
 
 def size(quick: bool) -> Size:

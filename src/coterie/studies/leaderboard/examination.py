@@ -25,7 +25,7 @@ __all__ = ["Examined", "examined", "unsound"]
 
 
 class Examined(NamedTuple):
-    """What came of trying methods on a column."""
+    """Outcome of trying methods on a column."""
 
     missing: str
     """The reason why nobody can run, such as data that are not there; empty if somebody can."""
