@@ -12,6 +12,7 @@ import dataclasses
 import threading
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -203,7 +204,9 @@ class _PerThread(threading.local):
 def _flat_step(task: Task, group: AlgorithmGroup, layout: Layout, *leaves: Tensor) -> tuple[Tensor, ...]:
     """Take one client's local step on its tensors end to end, which `vmap` handles soonest."""
     hyper, *rest = unflatten(leaves, layout)
-    given = LocalStep(hyper, State(*rest[:5]), Batch(*rest[5:9]), Context(*rest[9:14]), *rest[14:])
+    left = iter(rest)
+    state, batch = State(*islice(left, len(State._fields))), Batch(*islice(left, len(Batch._fields)))
+    given = LocalStep(hyper, state, batch, Context(*islice(left, len(Context._fields))), *left)
     new, loss = step_alone(task, group, given)
     parts = [{k: part[k] for k in names or ()} for part, names in zip(new, layout[1:6], strict=True)]
     return tuple(flatten([*parts, loss])[0])

@@ -10,6 +10,7 @@ import base64
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,6 @@ OWN = 2
 """So many times as many step together by an algorithm's own `local`, whose calls take longer to begin."""
 LONGEST = 32
 """The most local steps taken between two looks at the clock."""
-CONTEXT = len(Context._fields)
 MOST_NAMED = 20
 """Clients that are named when they diverge at once."""
 PER_SAMPLE = ("correct", "sample_losses")
@@ -345,7 +345,8 @@ class Simulator:
         """Take one step of a block: rows of the pool `[n, B]`, ..., the context, and who learns, if any."""
         hyper = {k: v[inside] for k, v in part.hyper.items()}
         batch = Batch(self.stack.data.inputs(rows), labels, lr, keys)
-        given = LocalStep(hyper, state, batch, Context(*rest[:CONTEXT]), *rest[CONTEXT:])
+        left = iter(rest)
+        given = LocalStep(hyper, state, batch, Context(*islice(left, len(Context._fields))), *left)
         return self.execution.step(part.group, given)
 
     def _all_steps(self, part: ClientRange, inside: slice, *given: Tensor) -> Tensors:
