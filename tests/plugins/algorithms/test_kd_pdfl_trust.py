@@ -118,6 +118,48 @@ def test_who_knows_less_than_a_quarter_has_no_say(fit: float, heard: bool) -> No
     assert info["weight"].tolist() == [float(heard)]
 
 
+class Product(nn.Module):
+    """Logits (0, a·b·x): (a, b) and (-a, -b) say the same, and half way between them nothing is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.zeros_like(x), self.a * self.b * x], dim=1)
+
+
+PRODUCT = Task(Product().double(), head=None)
+
+
+def product(a: float, b: float) -> State:
+    return star(0.0)._replace(params={"a": numbers([a]), "b": numbers([b])}, memory={})
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        ((2.0, 1.0), True),  # the own model
+        ((1.0, 2.0), True),  # says the same; half way (1½, 1½) more is known
+        ((-2.0, -1.0), False),  # says the same; half way there is nothing
+        ((-1.0, -2.0), False),
+        ((2.2, -0.4), False),  # knows less than nothing
+    ],
+)
+def test_who_cannot_be_averaged_has_no_say(sent: tuple[float, float], says: bool) -> None:
+    own, heard = product(2.0, 1.0), {"a": numbers([sent[0]])[None], "b": numbers([sent[1]])[None]}
+    box = Inbox(heard, torch.tensor([True]), torch.tensor([1]))
+    new, info = TrustReading().mix(PRODUCT, own, box, BOTH, ctx())
+    assert info["weight"].tolist() == [float(says)]
+    if not says:
+        same(new.params, own.params)
+    fit = float(new.rows["fit"][1])
+    assert fit == pytest.approx(1 / (1 + math.exp(-2))) if says else fit <= 0.5 + 1e-12
+    # As a teacher, whose model is not averaged, it is judged by what it says alone.
+    _, taught = TrustReading(own_shape="distil").mix(PRODUCT, own, box, BOTH, ctx())
+    assert taught["weight"].tolist() == [float(sent[0] * sent[1] > 0)]
+
+
 @pytest.mark.parametrize(
     ("adoption", "share"),
     # The sender fits with ¾, the best seen so far with 0.9: w = 25/36; the own model is 0.

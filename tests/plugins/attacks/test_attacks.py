@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -23,7 +24,10 @@ from coterie.plugins.attacks.free_rider import FreeRider
 from coterie.plugins.attacks.gaussian_noise import GaussianNoise
 from coterie.plugins.attacks.label_flip import LabelFlip
 from coterie.plugins.attacks.model_replacement import ModelReplacement
+from coterie.plugins.attacks.permutation import Permutation
 from coterie.plugins.attacks.sign_flip import SignFlip
+from coterie.plugins.models.cnn import Cnn
+from coterie.plugins.models.mlp import Mlp
 from tests.conformance import World, moment, world
 from tests.plugins.algorithms.scalars import TASK, ctx, numbers, probe, state
 from tests.trees import clone, one_by_one, pick, same
@@ -32,6 +36,7 @@ CTX = ctx(7)
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "free_rider": [{"sends": "random"}],
     "adaptive": [{"distance": "cosine", "outputs": "logits"}],
+    "permutation": [{"units": 0.3}],
 }
 CASES = [
     pytest.param(plugin(**options), id="-".join([name, *map(str, options.values())]))
@@ -143,6 +148,50 @@ def test_the_adaptive_attack_never_exceeds_its_budget(budget: float, a: float, b
 def test_the_adaptive_attack_refuses_a_distance_that_does_not_fit() -> None:
     with pytest.raises(ConfigError, match="compares probabilities"):
         Adaptive(distance="wasserstein1", outputs="logits")
+
+
+CHAINS = {
+    "mlp": (Mlp(hidden=(7, 5), norm="batch"), (6,)),
+    "cnn": (Cnn(channels=(3, 4), hidden=6, norm="batch"), (1, 8, 8)),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_permuted_model_says_the_same_and_spoils_the_average(name: str) -> None:
+    model, inputs = CHAINS[name]
+    task = Task(model.build(inputs, 3).double())
+    params, buffers = task.init_params(0)
+    varied = {k: v + torch.rand_like(v) if v.is_floating_point() else v for k, v in buffers.items()}
+    own = State(params, varied, {}, {}, {})
+    x = torch.linspace(-1, 1, 4 * math.prod(inputs), dtype=torch.float64).view(4, *inputs)
+    honest, said = task.select(own), task.logits(own, x)
+    message = Permutation().offer(task, own, honest, probe(), CTX)
+    torch.testing.assert_close(task.logits(task.merge(own, message), x), said)
+    middle = {k: (honest[k] + m) / 2 for k, m in message.items()}
+    assert not torch.allclose(task.logits(task.merge(own, middle), x), said, atol=1e-2)
+    for k, m in message.items():  # the same numbers, in other places
+        torch.testing.assert_close(m.flatten().sort().values, honest[k].flatten().sort().values)
+
+
+def test_a_share_of_the_units_change_places_and_each_message_has_another_order() -> None:
+    task = Task(nn.Sequential(nn.Linear(1, 100), nn.ReLU(), nn.Linear(100, 1)).double())
+    own = State(*task.init_params(0), {}, {}, {})
+    honest = task.select(own)
+
+    def moved(units: float, key: int) -> torch.Tensor:
+        message = Permutation(units=units).offer(task, own, honest, probe(), ctx(key))
+        return message["0.bias"] != honest["0.bias"]
+
+    assert 25 <= int(moved(0.3, 0).sum()) <= 30  # a few of 30 may draw their own place
+    assert int(moved(1.0, 0).sum()) > 90
+    assert not torch.equal(moved(0.3, 0), moved(0.3, 1))
+
+
+def test_a_model_that_is_no_chain_is_refused_by_the_permutation() -> None:
+    task = Task(nn.Linear(2, 2).double())
+    own = State(*task.init_params(0), {}, {}, {})
+    with pytest.raises(ConfigError, match=r"no hidden units .* in model Linear; give a chain of dense"):
+        Permutation().offer(task, own, task.select(own), probe(), CTX)
 
 
 # Who attacks ------------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ each, mix accordingly. Four of its lines are other ones (docs/science.md has wha
             blows up a model says the same less or more surely, and pulls the average away
     eq. 2   trust is the neighbour's fit, by the best fit seen so far: $w_j = (f_j / \max_k f_k)^{1/\tau}$;
             who knows less than a quarter of what the own model knows (nats below π's own loss) has no say:
-            such are all who lie while nobody knows much yet
+            such are all who lie while nobody knows much yet. Whose model cannot be averaged with the own,
+            though it may say the same, counts as one who knows nothing: half way between both, no less may
+            be known than the lesser of them knows
     eq. 4   the own model counts as one that is trusted:
             $\theta_i = (\theta_i + \sum_j w_j \theta_j) / (1 + \sum_j w_j)$
     adopt   a broadcast is taken as far as its sender is trusted:
@@ -45,6 +47,8 @@ __all__ = ["TrustReading"]
 
 LEAST = 0.25
 """The least that a neighbour must know of the own labels, as a share of what the own model knows."""
+ALIKE = 1e-3
+"""Nats by which the mean of two models may seem worse than the worse of them, by rounding alone."""
 
 
 @dataclass(frozen=True)
@@ -109,18 +113,32 @@ class TrustReading(Distilling):
     ) -> tuple[Inbox, Tensors, Tensor, Tensor]:
         """Find what can be judged, the new rows `[M]`, the weights of those heard and their losses `[K]`."""
         inbox = self.resized(task, state, inbox)
-        z = task.look(lambda its, one: its.logits(one, probe.x), state, inbox)
-        loss = task.kind.judge(z, probe)
+        loss = self.losses(task, state, inbox, probe)
+        own = task.logits(state, probe.x)
+        known, nothing = task.kind.judge(torch.stack([own, task.kind.blind(own, probe)]), probe)
+        if self.own_shape == "average":
+            half_way = self.losses(task, state, self.half_way(task, state, inbox), probe)
+            worse = torch.maximum(loss, known).clamp_max(nothing)
+            lost = ~(task.kind.nats(half_way) <= task.kind.nats(worse) + ALIKE)
+            loss = torch.where(lost & inbox.own, torch.maximum(loss, nothing), loss)
         # A model too wild to be judged counts as not heard.
         inbox = inbox._replace(heard=inbox.heard & torch.isfinite(loss))
         row = state.rows["fit"]
         fit = write_row(row, torch.exp(-task.kind.nats(loss)), inbox)
-        own = task.logits(state, probe.x)
-        known, nothing = task.kind.judge(torch.stack([own, task.kind.blind(own, probe)]), probe)
         bar = torch.exp(-task.kind.nats(nothing - LEAST * (nothing - known).clamp_min(0)))
         weight = torch.where(fit > bar, (fit / fit.max()) ** (1 / self.tau), 0.0)
         w_j = torch.where(inbox.heard, weight[inbox.slot], 0.0)
         return inbox, {"w": write_row(state.rows["w"], w_j, inbox), "fit": fit}, w_j, loss
+
+    def losses(self, task: Task, state: State, inbox: Inbox, probe: Probe) -> Tensor:
+        """Judge the outputs of all models of an inbox on the own samples, `[K]`."""
+        z = task.look(lambda its, one: its.logits(one, probe.x), state, inbox)
+        return task.kind.judge(z, probe)
+
+    def half_way(self, task: Task, state: State, inbox: Inbox) -> Inbox:
+        """Put the mean of the own model and each of those heard in that one's place."""
+        own = task.select(state, self.share)
+        return inbox._replace(messages={k: (own[k] + m) / 2 for k, m in inbox.messages.items()})
 
     def resized(self, task: Task, state: State, inbox: Inbox) -> Inbox:
         """Make models as large as the own one where that changes how sure they are, not what they say."""
