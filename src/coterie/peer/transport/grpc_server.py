@@ -53,7 +53,7 @@ class _Caller(NamedTuple):
 
 
 class GrpcServer:
-    """RequestHandler other peers at one address."""
+    """Server of other peers' calls at one address."""
 
     def __init__(
         self,
