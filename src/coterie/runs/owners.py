@@ -16,13 +16,13 @@ def numbered(world: WorldMetrics, client: int | str, where: object) -> int:
 
     What is written as a whole number is a number, though an owner may be called so.
     """
-    if isinstance(client, int) or re.fullmatch(r"\s*[+-]?\d+\s*", client):
+    if isinstance(client, int) or re.fullmatch(r"\s*[+-]?\d{1,18}\s*", client):
         return _told(world, int(client), where)
     name = owner_name(client)
     if not world.owner:
         raise RunError(
-            f"{where} has no client {name!r}: its clients have no owners with names; expected a number from "
-            f"0 to {world.roster.total - 1}"
+            f"{where}: expected the number of a client, from 0 to {world.roster.total - 1}, got {name!r}; its "
+            "data name no owners"
         )
     folded = [owner.casefold() for owner in world.owner]
     known, wanted = (world.owner, name) if name in world.owner else (tuple(folded), name.casefold())
