@@ -102,7 +102,9 @@ def _client(run: Run, client: str, seed: int | None, as_json: bool) -> None:
         typer.echo(json.dumps([account.plain() for account in found], indent=2))
         return
     for account in found:
-        tables.console().print(f"{account.method}, seed {account.seed}: {account.text}", markup=False, emoji=False)
+        tables.console().print(
+            f"{account.method}, seed {account.seed}: {account.text}", markup=False, emoji=False
+        )
 
 
 def _by_model(run: Run, as_json: bool, markdown: bool) -> None:

@@ -21,8 +21,8 @@ def numbered(world: WorldMetrics, client: int | str, where: object) -> int:
     name = owner_name(client)
     if not world.owner:
         raise RunError(
-            f"{where}: expected the number of a client, from 0 to {world.roster.total - 1}, got {name!r}; its "
-            "data name no owners"
+            f"{where}: expected the number of a client, from 0 to {world.roster.total - 1}, got {name!r}; "
+            "its data name no owners"
         )
     folded = [owner.casefold() for owner in world.owner]
     known, wanted = (world.owner, name) if name in world.owner else (tuple(folded), name.casefold())
@@ -45,11 +45,11 @@ def called(world: WorldMetrics, place: int, more: str = "") -> str:
 
 
 def _told(world: WorldMetrics, number: int, where: object) -> int:
-    """Give a number back; if there is no such client but an owner who is called so, say whose number it is."""
+    """Give a number back; if there is no such client, but an owner who is called so, say whose it is."""
     if not 0 <= number < world.roster.total and (name := str(number)) in world.owner:
         theirs = int(world.roster.numbers[world.owner.index(name)])
         raise RunError(
-            f"{where} has no client {number}; there are 0 to {world.roster.total - 1}, and client {theirs} is "
-            f"the one whose owner is called {name}"
+            f"{where} has no client {number}; there are 0 to {world.roster.total - 1}, and client {theirs} "
+            f"is the one whose owner is called {name}"
         )
     return number

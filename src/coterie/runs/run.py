@@ -320,7 +320,9 @@ class Run:
     def export(self, method: str, client: int | str, out: str | Path, seed: int | None = None) -> ModelCard:
         """Write the final model of one client to a safetensors file, and give its card.
 
-        `client`: its number, or the name of its owner; `seed`: by default the first. Plain PyTorch loads the weights, `coterie predict` uses them.
+        `client`: its number, or the name of its owner; `seed`: by default the first.
+
+        Plain PyTorch loads the weights, `coterie predict` uses them.
         """
         from coterie.storage.model_file import save
 

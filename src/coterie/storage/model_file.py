@@ -79,8 +79,8 @@ def load_model(path: Path, own: str | None = None) -> TrainedModel:
 def _other_format(path: Path, form: str | None) -> ModelError:
     if form and form.startswith(_ANY_FORMAT):
         return ModelError(
-            f"{path} is a trained model of another format: expected {FORMAT!r} or {NAMED!r}, got {form!r}; use the "
-            "version of coterie that wrote it"
+            f"{path} is a trained model of another format: expected {FORMAT!r} or {NAMED!r}, got {form!r}; "
+            "use the version of coterie that wrote it"
         )
     return ModelError(
         f"{path} is a safetensors file, but not a trained model of coterie's: it has no card of the format "

@@ -48,7 +48,7 @@ class Saved(NamedTuple):
 
 
 def load(path: Path, *forms: str) -> Saved:
-    """Read the whole file; a damaged one is a ValueError. If it has none of the forms, only its own is known."""
+    """Read the whole file; a damaged one is a ValueError. Of none of the forms, only the form is known."""
     try:
         with safe_open(path, framework="pt") as file:
             meta = file.metadata() or {}

@@ -50,6 +50,4 @@ class Diabetes:
                 age = x[people[part == k], AGE]
                 names.append(f"sex {value:.0f}, age {age.min():.0f} to {age.max():.0f}")
         columns = tuple(bunch.feature_names)
-        return Dataset(
-            Samples(x, y, owner=owner), None, ("progression",), columns, "standard", tuple(names)
-        )
+        return Dataset(Samples(x, y, owner=owner), None, ("progression",), columns, "standard", tuple(names))

@@ -22,7 +22,7 @@ _KNOWN = (*_PART, *(f"{name}_test" for name in _PART), "classes", "owners")
 @register("dataset", "npz")
 @dataclass(frozen=True)
 class Npz:
-    """Arrays x and y, perhaps x_test and y_test, group, owner and, as names, classes and owners: a .npz file."""
+    """Arrays x and y, perhaps x_test and y_test, group, owner, and names: classes, owners; in a .npz file."""
 
     path: str
     """The file, relative to the data folder."""
