@@ -119,11 +119,11 @@ def _too_large(most: Iterable[tuple[Experiment, int]]) -> Iterator[str]:
         for key, size in (("train.batch", e.train.batch), ("exchange.probe", e.exchange.probe)):
             if size != "all":
                 found[key, size].append(samples)
-    for (key, size), samples in found.items():
-        if size > max(samples):
-            yield f"samples are drawn again: {key} = {size}, but no client has over {max(samples)}; {_LESS}"
-        elif size > min(samples):
-            said = f"{key} = {size}, but with some seeds no client has over {min(samples)}"
+    for (key, size), each in found.items():
+        if size > max(each):
+            yield f"samples are drawn again: {key} = {size}, but no client has over {max(each)}; {_LESS}"
+        elif size > min(each):
+            said = f"{key} = {size}, but with some seeds no client has over {min(each)}"
             yield f"samples are drawn again: {said}; {_LESS}"
 
 
