@@ -1,8 +1,9 @@
-"""Real hospitals, two of which have the room for a larger model; clients are called by their owners' names."""
+"""Four real hospitals, two of which have a larger model; clients are called by the names of their owners."""
 
 from coterie import Experiment, run
 
-small, large = {"name": "mlp", "hidden": [8], "norm": "batch"}, {"name": "mlp", "hidden": [64], "norm": "batch"}
+small = {"name": "mlp", "hidden": [8], "norm": "batch"}
+large = {**small, "hidden": [64]}
 experiment = Experiment.load("hospitals").replace(
     name="by-owner",
     model=[{**large, "owners": ["Cleveland", "Hungary"]}, small],  # all others get the small one
