@@ -124,7 +124,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_class_is_a_model(mine: Path) -> None:
     (stack,) = prepare(experiment(model={"name": "mine_models:Net", "width": 7})).stacks
     assert stack.task.init_params(0)[0]["body.weight"].shape == (7, 6)
-    with pytest.raises(ConfigError, match=r"unknown option model.widht .*Did you mean 'width'"):
+    with pytest.raises(ConfigError, match=r"unknown option 'model.widht' .*Did you mean 'width'"):
         experiment(model={"name": "mine_models:Net", "widht": 7})
 
 

@@ -341,9 +341,46 @@ def test_show_tells_of_one_client(coterie: Command, finished: Path) -> None:
     )
 
 
+def test_a_client_is_named_by_its_owner(coterie: Command, refused: Refused) -> None:
+    rows = [f"{k % 7},{k % 2},{('Ann', 'b:cat: [b]Bob' + chr(27))[k // 30]}" for k in range(60)]
+    Path("rows.csv").write_text("\n".join(["a,kind,who", *rows]) + "\n")
+    Path("owned.toml").write_text(
+        'name = "owned"\nseeds = 1\nmethods = ["Local", "FedAvg"]\nmodel = "linear"\n[data]\nclients = 2\n'
+        'set = { name = "csv", path = "rows.csv", label = "kind", owner = "who" }\n'
+        "[train]\niterations = 6\nbatch = 4\n[exchange]\nevery = 3\n"
+    )
+    assert coterie("run", "owned.toml", "--no-plots").code == 0
+    shown = coterie("show", "owned", "--client", "ann").out
+    assert shown == coterie("show", "owned", "--client", "0").out
+    assert "Client 0 (Ann) " in shown
+    evil = " ".join(coterie("show", "owned", "--client", "1").out.split())
+    assert "Client 1 (b:cat: [b]Bob�) " in evil  # as it is written, and nothing that steers the terminal
+    (account,) = json.loads(coterie("show", "owned", "--client", "Ann", "--json").out)
+    assert (account["client"], account["owner"]) == (0, "Ann")
+    answer = coterie("export", "owned", "--method", "FedAvg", "--client", "Ann", "-o", "ann.safetensors")
+    assert answer.out.startswith("model     ann.safetensors  (linear, of Ann, 2 classes, accuracy ")
+    given = coterie("export", "owned", "--method", "FedAvg", "--client", "0", "-o", "a.safetensors", "--json")
+    assert json.loads(given.out)["owner"] == "Ann"
+    for words in (("show", "owned"), ("export", "owned", "--method", "FedAvg", "-o", "b.safetensors")):
+        says(refused(*words, "--client", "Anne"), "unknown owner 'Anne' of runs/owned", "Did you mean 'Ann'?")
+
+
+def test_models_by_owner_are_checked_before_a_run(refused: Refused) -> None:
+    Path("by.toml").write_text(
+        'model = [{ name = "linear", owners = ["Hungry"] }, { name = "mlp" }]\n'
+        'methods = ["Local"]\n[data]\nset = "heart"\nclients = 4\n'
+    )
+    says(refused("check", "by.toml"), "'linear' goes to an unknown owner 'Hungry'", "Did you mean 'Hungary'?")
+    says(refused("check", "by.toml", "--set", "data.set=diabetes", "--set", "data.clients=8",
+                 "--set", "task=regression"), "known: sex 1, age 19 to 37")  # fmt: skip
+    says(refused("check", "by.toml", "--set", "data.set=digits"), "the data name none", "`clients`")
+
+
 def test_show_of_a_client_that_is_not_there(refused: Refused, finished: Path) -> None:
     clients = len(Run(finished).tracks[0].group)
     says(refused("show", finished, "--client", "99"), f"no client 99; there are 0 to {clients - 1}")
+    says(refused("show", finished, "--client", "-1"), f"no client -1; there are 0 to {clients - 1}")
+    says(refused("show", finished, "--client", "Ann"), "expected the number of a client", "name no owners")
     says(refused("show", finished, "--client", "1", "--seed", "99"), "no seed 99; there are: 0")
     says(refused("show", finished, "--seed", "0"), "name the client, too: --client N")
     says(refused("show", finished, "--client", "1", "--markdown"), "leave out --markdown")

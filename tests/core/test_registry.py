@@ -162,7 +162,7 @@ def test_what_is_no_plugin_is_refused(name: str) -> None:
         ({"share": 3}, "methods.X.share"),
         (
             {"mu": 1},
-            r"unknown option methods.X.mu of algorithm 'KD-PDFL': 'mu'; known: .*Did you mean 'mu[12]'\?",
+            r"unknown option 'methods.X.mu' of algorithm 'KD-PDFL'; known: .*Did you mean 'mu[12]'\?",
         ),
         ({"distance": "wasserstein3"}, "methods.X.*unknown distance 'wasserstein3'; known: .*wasserstein1"),
         ({"distance": "wasserstein1", "outputs": "logits"}, "methods.X.*compares probabilities"),
@@ -182,7 +182,7 @@ def test_options_become_what_the_fields_say() -> None:
 def test_functions_are_bound() -> None:
     assert build("distance", "wasserstein1", {}, "distance").func is wasserstein1
     with pytest.raises(
-        UnknownNameError, match=r"unknown option here\.r of distance 'wasserstein1': 'r'; known: p, q"
+        UnknownNameError, match=r"unknown option 'here\.r' of distance 'wasserstein1'; known: p, q"
     ):
         build("distance", "wasserstein1", {"r": 1}, "here")
 

@@ -132,7 +132,7 @@ def test_no_path_leaves_the_runs_folder(root: Path, tmp_path: Path, path: str) -
         ("/api/runs/small/frame?method=KD-PDFL&seed=0&t=x", "t must be a number of at least 0, got 'x'"),
         ("/api/runs/small/frame?method=KD-PDFL&seed=0&t=nan", "got 'nan'"),
         ("/api/runs/small/client?method=KD-PDFL&seed=0&client=1e999", "got '1e999'"),
-        ("/api/runs/small/client?method=KD-PDFL&seed=0&client=-1", "got '-1'"),
+        ("/api/runs/small/client?method=KD-PDFL&seed=0&client=-1", "no client -1; there are 0 to 7"),
         ("/api/runs/small/client?method=KD-PDFL&seed=0&client=99", "no client 99; there are 0 to 7"),
     ],
 )

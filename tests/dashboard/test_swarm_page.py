@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from matplotlib.image import imread
 
 from coterie.dashboard.live import SwarmSource
 from coterie.dashboard.sources import SWARM_PAGE, RunIndex
@@ -125,6 +127,69 @@ def test_names_and_texts_of_peers_are_never_markup(window: Open, tmp_path: Path)
                 assert (f"said {EVIL}" in shown) == (where is tmp_path)
                 assert live.locator("img[src=x]").count() == 0
                 live.close()
+
+
+def test_figures_and_tables_can_be_taken_along(window: Open, tmp_path: Path) -> None:
+    rows = [
+        {
+            "kind": "mix",
+            "t": 7,
+            "heard": [["p1", 1, 3, "", {}], ["=p2", 1, 4, "", {}]],
+            "info": {"weight": [0.25, 0.5]},
+        },
+        {"kind": "refused", "peer": EVIL, "reason": "stale", "text": f"said, {EVIL}", "times": 1},
+    ]
+    (tmp_path / "journal.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with impostor(lambda n: page(said(min(n, 3), peer="=p0"))) as address:
+        (tmp_path / "status.address").write_text(address)
+        with closing(SwarmSource([tmp_path])) as swarm, serving(RunIndex(tmp_path / "runs", swarm)) as served:
+            live = window(served.address + SWARM_PAGE)
+
+            def taken(title: str, kind: str = "CSV") -> Path:
+                card = live.locator(f".swarm figure:has(h3:text-is('{title}'))")
+                with live.expect_download() as download:
+                    card.get_by_role("button", name=kind).click()
+                download.value.save_as(tmp_path / download.value.suggested_filename)
+                return tmp_path / download.value.suggested_filename
+
+            def table(title: str) -> list[list[str]]:
+                return list(csv.reader(taken(title).read_text("utf-8").splitlines()))
+
+            live.wait_for_selector(".swarm-event:has-text('mixed')")
+            live.wait_for_selector(".swarm canvas")
+            head, *members = table("Members")
+            assert head == ["peer", "state", "iteration", "accuracy", "exchanges", "last heard", "address"]
+            assert [row[:2] for row in members] == [["'=p0", "alive"], ["p1", "suspect"]]
+            assert members[0][3] == "0.5"
+            assert table("Who listens to whom") == [
+                ["listens", "to =p0", "to p1"],
+                ["'=p0", "", "0.25"],
+                ["p1", "", ""],
+            ]
+            picture = taken("Who listens to whom", "PNG")
+            assert picture.name == "Who_listens_to_whom.png"
+            assert imread(picture).shape[0] > 300
+            head, *exchanges = table("Exchanges as they happen")
+            assert head == [
+                "seconds ago",
+                "peer",
+                "kind",
+                "iteration",
+                "other peer",
+                "weight",
+                "reason",
+                "text",
+            ]
+            mixed = [row[1:6] for row in exchanges if row[2] == "mix"]
+            assert mixed == [["'=p0", "mix", "7", "p1", "0.25"], ["'=p0", "mix", "7", "'=p2", "0.5"]]
+            assert [row[6:] for row in exchanges if row[2] == "refused"] == [["stale", f"said, {EVIL}"]]
+            head, *seen = table("One peer and the others")
+            assert head == ["member", "state", "weight", "heard", "pulled", "pushed", "missed", "refused"]
+            assert [row[:3] for row in seen] == [["p1", "suspect", "0.25"]]
+            head, refusal = table("Refused, by reason")
+            assert head == ["reason", "times", "last", "with", "what was said"]
+            assert (refusal[0], refusal[1]) == (EVIL, "3")
+            live.close()
 
 
 @pytest.mark.usefixtures("outside")

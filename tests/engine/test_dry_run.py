@@ -181,6 +181,17 @@ def test_distances_that_do_not_fit(name: str, words: str) -> None:
             ],
         ),
         ({"exchange__stars": 4, "data__sizes": (6, 6), "train__batch": 6, "exchange__probe": 6}, []),
+        (
+            {"data__sizes": (3, 40), "train__batch": 50, "seeds": [0, 1, 2]},
+            ["samples are drawn again: train.batch = 50, but no client has over 38; use a smaller one"],
+        ),
+        (
+            {"data__sizes": (3, 40), "train__batch": 36, "seeds": [0, 1, 2]},
+            [
+                "samples are drawn again: train.batch = 36, but with some seeds no client has over 31; use a "
+                "smaller one"
+            ],
+        ),
     ],
 )
 def test_what_is_set_but_never_happens_is_said(changes: dict[str, Any], notices: list[str]) -> None:

@@ -99,7 +99,7 @@ def test_a_function_of_the_users_own() -> None:
             "'mlp' goes to none of 10 clients",
         ),
         ({"among": ["mlp"], "deal": "mine"}, "deal must name a function of your own"),
-        ([{"name": "mlp", "wide": 3}], "'wide'; known: dropout, hidden, norm"),
+        ([{"name": "mlp", "wide": 3}], "'model.wide' of model 'mlp'; known: dropout, hidden, norm"),
     ],
 )
 def test_mistakes(model: Any, message: str) -> None:

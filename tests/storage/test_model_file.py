@@ -111,7 +111,7 @@ def facts(path: Path, **changes: Any) -> None:
         (lambda p: save_file(weights(), p), "it has no card of the format 'coterie-model-1'; coterie export"),
         (
             lambda p: tensors.save(p, "coterie-model-9", {}, weights()),
-            "another format: expected 'coterie-model-1', got 'coterie-model-9'; use the",
+            "another format: expected 'coterie-model-1' or 'coterie-model-2', got 'coterie-model-9'; use the",
         ),
         (lambda p: facts(p, seed="one"), "not as it should be: seed: input should be a valid integer"),
         (lambda p: facts(p, code="import os"), "card is not as it should be: code: there is no such option"),

@@ -262,7 +262,7 @@ class Searched(FedAvg):
 @pytest.mark.parametrize(
     ("proposes", "message"),
     [
-        ("unknown", "search cannot be tried: search: unknown option methods.mine.nope .* known: adoption"),
+        ("unknown", "search cannot be tried: search: unknown option 'methods.mine.nope' .* known: adoption"),
         ("empty", "search cannot be tried: .* 'methods.mine.adoption' has no values; name at least one"),
         ("wrong", "search cannot be tried: search: methods.mine.adoption: .*got 'eat'"),
         ("number", "search cannot be tried: search.methods.mine.adoption: .* got 3"),

@@ -135,7 +135,8 @@ def tell_model(out: Path, card: ModelCard, as_json: bool) -> None:
     score = with_unit(card.metric, card.score)
     scored = "" if card.score is None else f", {card.metric.title} {score} on {card.tested} test samples"
     what = f"{len(card.classes)} classes" if card.has_classes else card.task
-    typer.echo(f"model     {out}  ({card.architecture}, {what}{scored})")
+    whose = f", of {card.owner}" if card.owner else ""
+    typer.echo(f"model     {out}  ({card.architecture}{whose}, {what}{scored})")
     if card.shifts:
         typer.secho(
             f"note: the client saw its data through the shift {', '.join(card.shifts)} of the experiment, "

@@ -26,7 +26,9 @@ def export(
             metavar="M", autocompletion=complete.methods, help="The method, as the result table has it."
         ),
     ],
-    client: Annotated[int, typer.Option(metavar="C", help="The number of the client, from 0.")],
+    client: Annotated[
+        str, typer.Option(metavar="C", help="The number of the client, from 0, or the name of its owner.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file, .safetensors.")],
     seed: Annotated[int | None, typer.Option(metavar="S", help="The seed; by default the first.")] = None,
     as_json: Json = False,

@@ -29,8 +29,11 @@ def show(
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
     client: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Whether client N gained by joining, and what goes with that."),
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Whether client N gained by joining, and what goes with that; or the client of that owner.",
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="The seed of that client; by default the first.")
@@ -47,6 +50,8 @@ def show(
       coterie show runs/quickstart
 
       coterie show quickstart --client 9
+
+      coterie show hospitals --client Cleveland
 
       coterie show phones --by model
 
@@ -88,7 +93,7 @@ def show(
             typer.echo(f"continue with: {one.continue_with}")
 
 
-def _client(run: Run, client: int, seed: int | None, as_json: bool) -> None:
+def _client(run: Run, client: str, seed: int | None, as_json: bool) -> None:
     from coterie.runs import tables
     from coterie.runs.gains import accounts
 
@@ -97,7 +102,9 @@ def _client(run: Run, client: int, seed: int | None, as_json: bool) -> None:
         typer.echo(json.dumps([account.plain() for account in found], indent=2))
         return
     for account in found:
-        tables.console().print(f"{account.method}, seed {account.seed}: {account.text}", markup=False)
+        tables.console().print(
+            f"{account.method}, seed {account.seed}: {account.text}", markup=False, emoji=False
+        )
 
 
 def _by_model(run: Run, as_json: bool, markdown: bool) -> None:

@@ -54,6 +54,9 @@ class Dataset:
     transform: str = "none"
     """Treatment of the features: "standard" once the training rows are known, for mean 0 and deviation 1
     over them; any other was done already and is kept on record."""
+    owners: tuple[str, ...] = ()
+    """The owners' names, by their numbers in `Samples.owner`; where samples have none, those of the groups,
+    each of which is then what one owner's samples were dealt to. Empty: nobody has a name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,12 +163,15 @@ class Federation:
     """That of the transform "standard"."""
     owned: bool = False
     """True if the data came dealt to their owners, who are the clients of every seed."""
+    owners: tuple[str, ...] = ()
+    """`[M]` the name of the owner of every client's samples; empty where nobody has a name."""
 
     def of(self, clients: Tensor) -> Federation:
         """Keep some clients `[m]`, in their order; the pool stays whole, and one object."""
         names = ("train", "validation", "personal", "uniform")
         parts: dict[str, Any] = {name: getattr(self, name).of(clients) for name in names}
-        return replace(self, group=self.group[clients], **parts)
+        owners = tuple(self.owners[i] for i in clients.tolist()) if self.owners else ()
+        return replace(self, group=self.group[clients], owners=owners, **parts)
 
 
 def samples(x: Any, y: Any, group: Any = None, owner: Any = None, *, where: str) -> Samples:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 __all__ = [
     "CheckpointError",
@@ -31,6 +32,9 @@ __all__ = [
     "UnknownNameError",
     "out_of_memory",
 ]
+
+LISTED = 60
+"""Most known names that an error lists."""
 
 
 class CoterieError(Exception):
@@ -53,23 +57,35 @@ class ConfigError(CoterieError):
 class UnknownNameError(ConfigError):
     """No plugin, key or preset of that name; lists the known ones and suggests the nearest.
 
-    `notes`: sentences about why the name may be missing.
+    `notes`: sentences about why the name may be missing; `path`: what stands before the name where it was
+    found, such as `train.`; `of`: what it would belong to.
 
     Remedy: take one of the names in the sentence; `coterie ls` lists all, `coterie ls algorithms kd-pdfl`
     the options of one. Something of your own is named "file:Class", and is looked for beside the TOML
     file and then in the working folder.
     """
 
-    def __init__(self, what: str, name: str, known: Iterable[str], notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        what: str,
+        name: str,
+        known: Iterable[str],
+        notes: Sequence[str] = (),
+        path: str = "",
+        of: str = "",
+    ) -> None:
         names = sorted(known, key=str.lower)
         folded = {n.lower(): n for n in names}
         near = get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
         hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
         told = "".join(f" Note: {note}" for note in notes)
-        super().__init__(f"unknown {what} {name!r}; known: {', '.join(names) or 'none'}.{hint}{told}")
-        self._given = (what, name, names, notes)
+        whose = f" of {of}" if of else ""
+        rest = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+        listed = f"{', '.join(names[:LISTED]) or 'none'}{rest}"
+        super().__init__(f"unknown {what} {path + name!r}{whose}; known: {listed}.{hint}{told}")
+        self._given = (what, name, names, notes, path, of)
 
-    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, list[str], Sequence[str]]]:
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[Any, ...]]:
         return type(self), self._given  # so that it can cross to another process
 
 

@@ -180,7 +180,7 @@ def build(kind: str, name: str, options: Mapping[str, Any], where: str) -> Any:
         )
     for key, value in options.items():
         if key not in fields:
-            raise UnknownNameError(f"option {where}.{key} of {kind} {name!r}:", key, fields)
+            raise UnknownNameError("option", key, fields, path=f"{where}.", of=f"{kind} {name!r}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{where}.{key}: expected a finite number, got {value}")
     if called:

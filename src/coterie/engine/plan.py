@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from coterie.storage.weights import ENDING, initial_weights
 
 __all__ = ["Plan", "choose_execution", "prepare", "tf32"]
 
+_LESS = "use a smaller one"
 SHARED = 100
 """Clients that hold a sample on average from which this is said."""
 WORTH_COMPILING = 2e10
@@ -52,11 +54,13 @@ class Plan(NamedTuple):
     """One after the other; of worlds with several architectures the first, with `others`."""
 
     def data_hash(self) -> str:
-        """Hash all samples, as the clients have and name them."""
+        """Hash all samples, as the clients have and name them, and the owners if models are dealt by them."""
         digest = hashlib.sha256()
         for pool in {id(f.pool): f.pool for f in self.federations}.values():
             digest.update(pool.contiguous().numpy().data)
-        for federation in self.federations:
+        for world, federation in zip(self.worlds, self.federations, strict=True):
+            if world.experiment.deals_by_owner:
+                digest.update(repr(federation.owners).encode())
             for split in (federation.train, federation.validation, federation.personal, federation.uniform):
                 for part in (split.index, split.label, split.count):
                     digest.update(part.contiguous().numpy().data)
@@ -68,7 +72,8 @@ class Plan(NamedTuple):
         found = [text for stack in parts if (text := stack.task.notice)]
         found += [stack.task.unfit for stack in parts if stack.task.unfit]
         found += [_alone(stack.task.alone, stack) for stack in parts if stack.task.alone]
-        for member in (m for stack in self.stacks for m in stack.members):
+        members = [m for stack in self.stacks for m in stack.members]
+        for member in members:
             schedule, train = member.schedule, member.schedule.train
             closing = f", the last {train.personalize:.0%} of them local only" if train.personalize else ""
             rest = f"train.iterations = {train.iterations}{closing}; use a smaller one"
@@ -76,10 +81,11 @@ class Plan(NamedTuple):
                 found.append(f"there is no exchange at all: exchange.every = {every}, but {rest}")
             elif text := member.algorithm.unused_options(schedule.last):
                 found.append(f"methods.{member.world.label} {text}, but {rest}")
-            found += _too_many(member.world.experiment, int(member.federation.train.count.max()))
+            found += _too_many_stars(member.world.experiment)
             if not member.algorithm.pools:
                 found += _shared(member.federation)
-        return list(dict.fromkeys(found))
+        most = ((m.world.experiment, int(m.federation.train.count.max())) for m in members)
+        return list(dict.fromkeys([*found, *_too_large(most)]))
 
 
 def _alone(alone: Alone, stack: Stack) -> str:
@@ -97,15 +103,28 @@ def _duration(seconds: float) -> str:
     return f"{max(1, round(seconds / size))} {unit}"
 
 
-def _too_many(experiment: Experiment, samples: int) -> Iterator[str]:
-    """Name settings larger than what there is; `samples`: of the client with the most for training."""
+def _too_many_stars(experiment: Experiment) -> Iterator[str]:
     stars, clients = experiment.exchange.stars, experiment.data.clients
-    less = "; use a smaller one"
     if stars > clients:
-        yield f"all clients are stars: exchange.stars = {stars}, but data.clients = {clients}{less}"
-    for key, size in (("train.batch", experiment.train.batch), ("exchange.probe", experiment.exchange.probe)):
-        if size != "all" and size > samples:
-            yield f"samples are drawn again: {key} = {size}, but no client has over {samples}{less}"
+        yield f"all clients are stars: exchange.stars = {stars}, but data.clients = {clients}; {_LESS}"
+
+
+def _too_large(most: Iterable[tuple[Experiment, int]]) -> Iterator[str]:
+    """Name batches larger than what clients have, once for all seeds, which deal other amounts.
+
+    `most`: of each world, how many training samples the client with the most has.
+    """
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for e, samples in most:
+        for key, size in (("train.batch", e.train.batch), ("exchange.probe", e.exchange.probe)):
+            if size != "all":
+                found[key, size].append(samples)
+    for (key, size), each in found.items():
+        if size > max(each):
+            yield f"samples are drawn again: {key} = {size}, but no client has over {max(each)}; {_LESS}"
+        elif size > min(each):
+            said = f"{key} = {size}, but with some seeds no client has over {min(each)}"
+            yield f"samples are drawn again: {said}; {_LESS}"
 
 
 def _shared(federation: Federation) -> Iterator[str]:

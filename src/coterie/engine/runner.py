@@ -215,6 +215,7 @@ def _clients(world: World, federation: Federation, kept: Tensor, models: Sequenc
         "labels": labels.tolist(),
         "attackers": (world.attackers & kept).nonzero()[:, 0].tolist(),
         "owned": federation.owned,
+        **({"owner": list(federation.owners)} if federation.owners else {}),
         **({"architecture": list(models)} if models else {}),
     }
 

@@ -77,8 +77,8 @@ class Experiment(Section):
     }
     """The rows of the result table."""
     model: Model = Plugin(name="mlp")
-    """The model that every client has; or a list of several, each with the `share`, `groups` or `clients`
-    that have it."""
+    """The model that every client has; or a list of several, each with the `share`, `groups`, `clients` or
+    `owners` that have it."""
     task: Named = Plugin(name="classification")
     """What is learned (`coterie ls tasks`): the loss, what targets are, and how models are measured."""
     data: Data = Data()
@@ -346,6 +346,11 @@ class Experiment(Section):
         if isinstance(self.model, Plugin):
             return (self.model,)
         return tuple(one.plugin for one in self.model.among)
+
+    @property
+    def deals_by_owner(self) -> bool:
+        """Whether the names of the data's owners say who has which model."""
+        return not isinstance(self.model, Plugin) and any(one.owners for one in self.model.among)
 
     def _plugins(self) -> None:
         _ = self.task_kind

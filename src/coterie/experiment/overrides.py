@@ -49,7 +49,8 @@ def config_error(cls: type[BaseModel], error: ValidationError, values: Any) -> C
     for item in error.errors():
         if item["type"] == "extra_forbidden":
             *path, key = written(item["loc"], values)
-            return UnknownNameError(f"key {'.'.join((*path, key))!r}:", key, _known_keys(cls, path))
+            before = "".join(f"{part}." for part in path)
+            return UnknownNameError("key", key, _known_keys(cls, path), path=before)
     return ConfigError(explain(error, values=values))
 
 

@@ -164,6 +164,11 @@ Seeds: TypeAlias = Annotated[
 ]
 
 
+def _owner(name: Any) -> Any:
+    """Take owners who are called by numbers as they are written in a file."""
+    return str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+
+
 class Architecture(Plugin):
     """A model by name, with its options, of several in one federation, and who has it."""
 
@@ -173,6 +178,8 @@ class Architecture(Plugin):
     """The true groups whose clients have it."""
     clients: tuple[Annotated[Whole, Ge(0)], ...] | None = None
     """The numbers of the clients that have it."""
+    owners: tuple[Annotated[str, BeforeValidator(_owner)], ...] | None = None
+    """The names of the owners whose clients have it, where the data name their owners."""
 
     @property
     def plugin(self) -> Plugin:
@@ -180,9 +187,14 @@ class Architecture(Plugin):
         return Plugin(name=self.name, **self.options)
 
     @property
+    def told_by(self) -> list[str]:
+        """The keys that say whose it is: groups, clients or owners."""
+        return [key for key in ("groups", "clients", "owners") if getattr(self, key) is not None]
+
+    @property
     def named(self) -> bool:
-        """True if its clients are told by number or group."""
-        return self.groups is not None or self.clients is not None
+        """True if its clients are told by number, group or owner."""
+        return bool(self.told_by)
 
 
 class Models(Section):
@@ -203,8 +215,8 @@ class Models(Section):
         for one in self.among:
             if one.named and one.share is not None:
                 raise ValueError(f"{one.name!r} has a share and clients of its own; leave one of them out")
-            if one.groups is not None and one.clients is not None:
-                raise ValueError(f"{one.name!r} has both groups and clients; leave one of them out")
+            if len(told := one.told_by) > 1:
+                raise ValueError(f"{one.name!r} has both {' and '.join(told[:2])}; leave one of them out")
             if self.deal and (one.named or one.share is not None):
                 raise ValueError(f"{one.name!r} says who has it, and so does deal; leave one of them out")
         if shares and len(shares) < len(by_share):

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from coterie.core.data import Federation
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, UnknownNameError
 from coterie.core.own.home import at_home
 from coterie.core.registry import resolve, user_code
 from coterie.core.streams import Stream
+from coterie.core.support.owner_names import owner_name
 from coterie.experiment import Experiment, World
 from coterie.experiment.schema import Architecture, Models, Plugin
 
@@ -31,13 +32,13 @@ def architectures(world: World, federation: Federation) -> Tensor:
     dealt = torch.full((clients,), -1, dtype=torch.int64)
     for place, one in enumerate(experiment.model.among):
         if one.named:
-            _give(dealt, _told(one, federation.group), place, one.name)
+            _give(dealt, _told(one, federation), place, one.name, federation)
     by_share = [place for place, one in enumerate(experiment.model.among) if not one.named]
     rest = (dealt < 0).nonzero()[:, 0]
     if len(rest) and not by_share:
         raise ConfigError(
-            f"model: nobody deals a model to client {int(rest[0])}; name it under `clients`, or leave out "
-            "`clients` and `groups` of one model, which then goes to all the others"
+            f"model: nobody deals a model to {_called(federation, int(rest[0]))}; name it under `clients`, "
+            "or leave out `clients`, `groups` and `owners` of one model, which then goes to all the others"
         )
     shares = [experiment.model.among[place].share or 1 / len(by_share) for place in by_share]
     drawn = rest[Stream(world.seed, "architecture").uniform(1, client=rest)[:, 0].argsort(stable=True)]
@@ -68,8 +69,16 @@ def _parted(clients: Tensor, shares: Sequence[float]) -> Iterator[Tensor]:
     return (clients[first:last] for first, last in pairwise(ends.round().long().tolist()))
 
 
-def _told(one: Architecture, group: Tensor) -> Tensor:
-    """List the clients that an entry names, by their numbers or their groups."""
+def _called(federation: Federation, client: int) -> str:
+    """Write a client with the name of its owner, if that is known."""
+    return f"client {client}" + (f" ({federation.owners[client]})" if federation.owners else "")
+
+
+def _told(one: Architecture, federation: Federation) -> Tensor:
+    """List the clients that an entry names, by their numbers, their groups or their owners."""
+    group = federation.group
+    if one.owners is not None:
+        return _owned(one.name, one.owners, federation.owners)
     if one.groups is not None:
         if unknown := set(one.groups) - set(group.tolist()):
             raise ConfigError(
@@ -86,12 +95,26 @@ def _told(one: Architecture, group: Tensor) -> Tensor:
     return numbers
 
 
-def _give(dealt: Tensor, clients: Tensor, place: int, name: str) -> None:
+def _owned(model: str, wanted: Sequence[str], owners: Sequence[str]) -> Tensor:
+    """List the clients of some owners."""
+    if not owners:
+        raise ConfigError(
+            f"model: {model!r} goes to owners, but the data name none; say who has it by `clients`, "
+            "`groups` or `share`"
+        )
+    names = [owner_name(name) for name in wanted]
+    for name in names:
+        if name not in owners:
+            raise ConfigError(f"model: {model!r} goes to an {UnknownNameError('owner', name, set(owners))}")
+    return torch.tensor([i for i, name in enumerate(owners) if name in set(names)], dtype=torch.int64)
+
+
+def _give(dealt: Tensor, clients: Tensor, place: int, name: str, federation: Federation) -> None:
     """Deal an architecture to some clients, who must not have one yet."""
     if len(twice := clients[dealt[clients] >= 0]):
         raise ConfigError(
-            f"model: client {int(twice[0])} has a model already, but {name!r} is dealt to it too; "
-            "name it once"
+            f"model: {_called(federation, int(twice[0]))} has a model already, but {name!r} is dealt to it "
+            "too; name it once"
         )
     dealt[clients] = place
 

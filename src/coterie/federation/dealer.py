@@ -204,7 +204,16 @@ def _federation(experiment: Experiment, rows: Rows, test: Mask, seen: Views, see
         group=torch.from_numpy(assigned.task * len(start) + assigned.combination),
         classes=rows.classes,
         owned=rows.owned,
+        owners=_owners(rows, assigned),
     )
+
+
+def _owners(rows: Rows, assigned: _Assignment) -> tuple[str, ...]:
+    """Name the owner of each client's samples, `[M]`; nobody where there are no names."""
+    if not rows.owners:
+        return ()
+    of = assigned.client if rows.owned else assigned.task
+    return tuple(rows.owners[i] for i in of.tolist())
 
 
 def _partition(experiment: Experiment, rows: Rows) -> Partition | None:

@@ -39,6 +39,8 @@ class Rows(NamedTuple):
     """The features' names, where they have any."""
     transform: str
     """Treatment of the features; "standard" is still to be applied."""
+    owners: tuple[str, ...]
+    """The names of the owners or, where rows have none, of the groups; empty: there are no names."""
 
 
 def table(data: Dataset, kind: TaskKind) -> Rows:
@@ -67,4 +69,5 @@ def table(data: Dataset, kind: TaskKind) -> Rows:
         classes=data.classes,
         columns=data.columns,
         transform=data.transform,
+        owners=data.owners,
     )

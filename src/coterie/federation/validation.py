@@ -8,6 +8,7 @@ import torch
 
 from coterie.core.data import Dataset, Samples
 from coterie.core.errors import DataError
+from coterie.core.support.owner_names import owner_names
 from coterie.core.tasks.targets import refuse_outside
 from coterie.core.tasks.task_factory import classification
 from coterie.core.tasks.task_kind import TaskKind
@@ -36,7 +37,22 @@ def validate_dataset(data: Dataset, where: str, kind: TaskKind | None = None) ->
             raise DataError(f"{where}: group is given for only one of the training and the test part")
         if data.test.owner is not None and data.train.owner is None:
             raise DataError(f"{where}: owner is given for the test part, but not for the training part")
-    return data
+    return replace(data, owners=_owners(data, where))
+
+
+def _owners(data: Dataset, where: str) -> tuple[str, ...]:
+    """Write the owners' names safely, of which there must be one for each."""
+    if not data.owners:
+        return ()
+    of = data.train.group if data.train.owner is None else data.train.owner
+    if of is None:
+        raise DataError(f"{where}: owners are named, but no sample says whose it is; give owner, too")
+    if (count := int(of.max()) + 1) != len(data.owners):
+        what = "groups" if data.train.owner is None else "owners"
+        raise DataError(
+            f"{where}: expected a name for each of {count:,} {what}, got {len(data.owners):,} names"
+        )
+    return owner_names(data.owners)
 
 
 def _validate_part(part: Samples, most: int, where: str) -> None:

@@ -161,7 +161,7 @@ async def _serve(
 
 
 def _warn(client: Client) -> None:
-    """Log what the owner of this peer should know of its method and model."""
+    """Log what the owner of this peer should know of its method, its model and its settings."""
     adoption = client.algorithm.adoption
     if client.algorithm.listens and adoption != "mix":
         why = (
@@ -171,6 +171,18 @@ def _warn(client: Client) -> None:
         log.warning("adoption_unsafe", extra={"why": why})
     if text := client.task.notice:
         log.warning("weights_not_used", extra={"why": text})
+    if text := client.task.unfit:
+        log.warning("weights_do_not_fit", extra={"why": text})
+    own = len(client.own.train.y)
+    amounts = {"train.batch": client.batch, "exchange.probe": client.probe_size or 0}
+    for key, size in amounts.items():
+        if size > own:
+            why = f"{key} = {size}, but this peer has {own} samples to train on; use a smaller one"
+            log.info("samples_drawn_again", extra={"why": why})
+    if alone := client.task.alone:
+        # Its own steps are those of one client anyway; what takes longer is to look at several neighbours.
+        why = f"{alone.why}, so the models of neighbours run one at a time; its own steps take no longer"
+        log.info("models_one_at_a_time", extra={"why": why})
 
 
 def _membership(config: PeerConfig, identity: Identity, incarnation: int) -> Membership:

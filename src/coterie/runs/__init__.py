@@ -7,7 +7,7 @@
     worlds.json             index = world: {"name", "label", "seed", "setting", "federation"}
     clients.json            index = federation: {"seed", "classes", "group" [M], "train" [M], "test" [M],
                             "labels" [M][L], "attackers" [client, ...], "owned", "architecture" [M]
-                            (absent: all clients have one model)}
+                            (absent: all clients have one model), "owner" [M] (absent: nobody has a name)}
                             of very many clients: {"clients" (how many), "sample" [client, ...], "groups"
                             [[group, clients], ...] of all, in their order}, and all else of that sample
     task.json               what is learned: {"name", "has_classes", "metrics": [{"name", "title", "unit",
@@ -34,7 +34,9 @@ client remembers beside its model and optimiser, in models; `diverged` are the c
 at that evaluation; `test` counts personal test samples, and `correct` tells which of these their clients got
 right, client after client: a bit each, eight a byte, the highest first, in base64; where there is no right
 and wrong, `sample_losses` has the loss of each of them instead, a little-endian float32 each, in base64;
-`owned`: the data have owners, who are the clients of every seed.
+`owned`: the data have owners, who are the clients of every seed; `owner`: the names of those whose samples
+clients have, at most 60 characters each (`coterie.core.support.owner_names`), one name for several clients
+where an owner's samples are dealt to them.
 Of a world with more than 2,048 clients (`coterie.federation.recording`) a sample of 1,000 is recorded one by
 one, drawn for each seed: entries `[M]`, rows of exchanges.jsonl and final models are of those; `format` is 3.
 `quantiles` are at 0, 5, 25, 50, 75, 95 and 100 % (`coterie.engine.population`).

@@ -26,6 +26,7 @@ from coterie.core.errors import RunError
 from coterie.runs.facts import OWN_GROUP, Fact, Recorded, compare, recorded
 from coterie.runs.hurt import over_seeds, surely_gained, surely_hurt
 from coterie.runs.metrics import WorldMetrics, by_name
+from coterie.runs.owners import called, numbered
 from coterie.runs.wording import amount, in_words, text, with_unit
 from coterie.storage.files import finite
 
@@ -111,6 +112,8 @@ class Account:
     """The facts that go with the gain or the loss, the strongest first."""
     text: str
     """All of that in a few sentences."""
+    owner: str | None = None
+    """The name of the owner of the client's samples; None: not known."""
 
     def plain(self) -> dict[str, Any]:
         """Give the account as data that JSON can hold."""
@@ -166,6 +169,7 @@ class WorldGains:
             facts={name: _numbers(fact, client) for name, fact in facts.items()},
             named=named,
             text=self._text(client, [(_WORDS[name], facts[name]) for name in named]),
+            owner=self.world.owner[client] if self.world.owner else None,
         )
 
     def _unknown(self) -> str | None:
@@ -211,10 +215,9 @@ class WorldGains:
 
     def _text(self, client: int, named: Sequence[tuple[_Words, Fact]]) -> str:
         if (why := self._unknown()) is not None:
-            return f"Whether client {self.world.roster.numbers[client]} gains by joining is not known: {why}."
-        who = f"Client {self.world.roster.numbers[client]}"
-        if self.world.architecture:
-            who += f" ({self.world.architecture[client]})"
+            return f"Whether {called(self.world, client)} gains by joining is not known: {why}."
+        model = self.world.architecture[client] if self.world.architecture else ""
+        who = f"C{called(self.world, client, model)[1:]}"
         if client in self.world.attackers:
             return f"{who} is an attacker, so it is not compared with its Local twin."
         if not self._compared[client]:
@@ -255,8 +258,11 @@ class WorldGains:
         return f", beyond noise{self._over} (95 %)" if surely else f", which is within noise{self._over}"
 
 
-def accounts(run: Run, client: int, seed: int | None = None) -> list[Account]:
-    """Tell what a client of one seed, by default the first, gained with each method but Local."""
+def accounts(run: Run, client: int | str, seed: int | None = None) -> list[Account]:
+    """Tell what a client of one seed, by default the first, gained with each method but Local.
+
+    `client`: its number, or the name of its owner.
+    """
     there = sorted({world.seed for world in run.tracks})
     if not there:
         raise RunError(f"{run.path} has no clients to show yet: no evaluation has been recorded")
@@ -266,9 +272,9 @@ def accounts(run: Run, client: int, seed: int | None = None) -> list[Account]:
     for worlds in by_name([world for world in run.tracks if not world.alone]).values():
         facts = [recorded(world, run.history(world)) for world in worlds]
         chosen = [world for world in worlds if world.seed == (there[0] if seed is None else seed)]
-        found += [
-            WorldGains(world, worlds).account(world.roster.place(client, run.path), facts) for world in chosen
-        ]
+        for world in chosen:
+            place = world.roster.place(numbered(world, client, run.path), run.path)
+            found.append(WorldGains(world, worlds).account(place, facts))
     return found
 
 

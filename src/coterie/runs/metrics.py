@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import RunError
+from coterie.core.support.owner_names import owner_name
 from coterie.core.tasks.metric import KINDS_OF_SAMPLES, Metric, TaskFacts
 from coterie.runs.roster import Roster
 from coterie.storage.files import DAMAGE, read_json, read_rows
@@ -110,6 +111,8 @@ class WorldMetrics:
     """True if the clients are the same in every seed: the data came dealt to their owners."""
     architecture: tuple[str, ...] = ()
     """The name of each client's architecture; none if all have one model."""
+    owner: tuple[str, ...] = ()
+    """The name of the owner of each client's samples; none where nobody has a name."""
     test: Ints | None = None
     """`[M]` personal test samples, where known."""
     correct: Bits | None = None
@@ -335,6 +338,7 @@ def _track(
         models_carried=rows[-1].get("models_carried"),
         owned=clients.get("owned", False),
         architecture=tuple(clients.get("architecture", ())),
+        owner=_owners(clients.get("owner", ()), m),
         test=None if test is None else np.array(test, dtype=np.int64),
         correct=None if test is None else _correct(rows[-1], sum(test)),
         sample_losses=None if test is None else _sample_losses(rows[-1], sum(test)),
@@ -343,6 +347,13 @@ def _track(
         exact=_exact(rows, scores) if roster.sampled else {},
         lost=np.array([row["all_diverged"] for row in rows], dtype=np.int64) if roster.sampled else None,
     )
+
+
+def _owners(names: Sequence[Any], clients: int) -> tuple[str, ...]:
+    """Read the owners' names, which may be anybody's text."""
+    if names and len(names) != clients:
+        raise ValueError(f"owner has {len(names)} names for {clients} clients")
+    return tuple(map(owner_name, names))
 
 
 def _places(roster: Roster, numbers: Sequence[int]) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from coterie.core.own.objects import is_object
 from coterie.engine import final_models
 from coterie.experiment import Experiment
 from coterie.federation import architecture_names
+from coterie.runs.owners import numbered
 
 if TYPE_CHECKING:
     from coterie.runs.run import Run
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["trained_model"]
 
 
-def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel:
-    """Make the final model of one client ready for use: it takes raw inputs."""
+def trained_model(run: Run, method: str, seed: int, client: int | str) -> TrainedModel:
+    """Make the final model of one client, by number or owner, ready for use: it takes raw inputs."""
     track = run.track(method, seed)
+    client = numbered(track, client, run.path)
     place = track.roster.place(client, run.path)
     world = _settings(run).worlds()[track.world]
     e = world.experiment
@@ -52,6 +54,7 @@ def trained_model(run: Run, method: str, seed: int, client: int) -> TrainedModel
             "run": run.config["name"],
             "seed": seed,
             "client": str(client),
+            "owner": track.owner[place] if track.owner else None,
             "iteration": int(track.t[-1]),
             "shifts": [shift.name for shift in e.data.shift],
             "coterie": str(run.environment.get("coterie")),

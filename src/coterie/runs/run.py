@@ -266,6 +266,7 @@ class Run:
     def per_client(self, t: int | None = None) -> DataFrame:
         """Make one row for each method, seed and client, at the last evaluation (up to iteration t).
 
+        `owner`, where the data have names: whose samples the client has.
         Of very many clients, a sample is recorded one by one: `Run.recorded` says so in words.
         `vs_local` is the gain on personal samples over the same client alone, negative for one that is worse.
         """
@@ -281,6 +282,7 @@ class Run:
                 "seed": w.seed,
                 "t": int(w.t[e]),
                 "client": w.roster.numbers,
+                **({"owner": list(w.owner)} if w.owner else {}),
                 "group": w.group,
                 **({"architecture": list(w.architecture)} if w.architecture else {}),
                 "train": w.train,
@@ -304,8 +306,10 @@ class Run:
             raise RunError(f"{method} of {self.path} reported no weights, so it has no graph")
         return graph(self.weighed[world.world], world.roster, t).weight
 
-    def model(self, method: str, seed: int, client: int) -> TrainedModel:
+    def model(self, method: str, seed: int, client: int | str) -> TrainedModel:
         """Load the final model of one client: it takes raw inputs, and has `classes` and a `card`.
+
+        `client`: its number, or the name of its owner.
 
         >>> Run("runs/quickstart").model("KD-PDFL", seed=0, client=3)  # doctest: +SKIP
         """
@@ -313,10 +317,12 @@ class Run:
 
         return trained_model(self, method, seed, client)
 
-    def export(self, method: str, client: int, out: str | Path, seed: int | None = None) -> ModelCard:
+    def export(self, method: str, client: int | str, out: str | Path, seed: int | None = None) -> ModelCard:
         """Write the final model of one client to a safetensors file, and give its card.
 
-        `seed`: by default the first. Plain PyTorch loads the weights, `coterie predict` uses them.
+        `client`: its number, or the name of its owner; `seed`: by default the first.
+
+        Plain PyTorch loads the weights, `coterie predict` uses them.
         """
         from coterie.storage.model_file import save
 

@@ -20,6 +20,8 @@ from coterie.storage.files import as_run_error, refuse_foreign
 __all__ = ["FORMAT", "load", "load_model", "save"]
 
 FORMAT = "coterie-model-1"
+NAMED = "coterie-model-2"
+"""The same with the name of an owner on the card, which versions before it do not know."""
 _ANY_FORMAT = "coterie-model-"
 
 
@@ -31,7 +33,7 @@ def save(path: Path, card: ModelCard, tensors: Tensors) -> None:
     with as_run_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            saved.save(path, FORMAT, card.plain(), tensors)
+            saved.save(path, NAMED if card.owner else FORMAT, card.plain(), tensors)
         except SafetensorError as error:
             raise RunError(f"cannot write {path}: {error}") from None
 
@@ -41,10 +43,10 @@ def load(path: Path) -> tuple[ModelCard, Tensors]:
     if not path.is_file():
         raise ModelError(f"{path} is not a trained model: there is no such file")
     try:
-        form, facts, tensors = saved.load(path, FORMAT)
+        form, facts, tensors = saved.load(path, FORMAT, NAMED)
     except ValueError as error:
         raise ModelError(f"{path} is no safetensors file, or damaged ({error}); export it again") from None
-    if form != FORMAT:
+    if form not in (FORMAT, NAMED):
         raise _other_format(path, form)
     card = ModelCard.parse(facts, str(path))
     if wrong := _not_finite(tensors):
@@ -77,8 +79,8 @@ def load_model(path: Path, own: str | None = None) -> TrainedModel:
 def _other_format(path: Path, form: str | None) -> ModelError:
     if form and form.startswith(_ANY_FORMAT):
         return ModelError(
-            f"{path} is a trained model of another format: expected {FORMAT!r}, got {form!r}; use the "
-            "version of coterie that wrote it"
+            f"{path} is a trained model of another format: expected {FORMAT!r} or {NAMED!r}, got {form!r}; "
+            "use the version of coterie that wrote it"
         )
     return ModelError(
         f"{path} is a safetensors file, but not a trained model of coterie's: it has no card of the format "

@@ -47,13 +47,13 @@ class Saved(NamedTuple):
     tensors: Tensors
 
 
-def load(path: Path, form: str) -> Saved:
-    """Read the whole file; a damaged one is a ValueError. Of another form, only the form is known."""
+def load(path: Path, *forms: str) -> Saved:
+    """Read the whole file; a damaged one is a ValueError. Of none of the forms, only the form is known."""
     try:
         with safe_open(path, framework="pt") as file:
             meta = file.metadata() or {}
-            if meta.get("format") != form:
-                return Saved(meta.get("format"), {}, {})
+            if (form := meta.get("format")) not in forms:
+                return Saved(form, {}, {})
             tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise ValueError(str(error)) from None

@@ -55,7 +55,11 @@ def test_a_whole_attack_can_be_compared_and_is_named_briefly() -> None:
         ("sign_flop", UnknownNameError, "unknown attack 'sign_flop'.*Did you mean 'sign_flip'"),
         ({"name": "sign_flip", "share": 1.0}, ConfigError, "attack.share: .* less than 1"),
         ({"name": "sign_flip", "scale": 0}, ConfigError, "attack.scale: .* greater than 0"),
-        ({"name": "sign_flip", "budget": 1}, UnknownNameError, "option attack.budget of attack 'sign_flip'"),
+        (
+            {"name": "sign_flip", "budget": 1},
+            UnknownNameError,
+            "option 'attack.budget' of attack 'sign_flip'",
+        ),
         ({"name": "adaptive", "distance": "nearness"}, ConfigError, "attack: unknown distance 'nearness'"),
         ({"name": "coterie.plugins.algorithms.fedavg:FedAvg"}, ConfigError, "is not an Attack but FedAvg"),
     ],

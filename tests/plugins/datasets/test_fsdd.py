@@ -45,7 +45,8 @@ def test_speakers_are_clients(root: Path) -> None:
     assert data.train.x.shape == (2 * 2 * 7, 1, 32, 32)
     assert data.test.x.shape == (2 * 2 * 5, 1, 32, 32)
     assert data.train.owner is not None
-    assert data.train.owner.tolist() == ([0] * 7 + [1] * 7) * 2  # george, jackson
+    assert data.train.owner.tolist() == ([0] * 7 + [1] * 7) * 2
+    assert data.owners == ("george", "jackson")
     assert data.train.y.tolist() == [0] * 14 + [7] * 14
     assert data.train.group is None
     assert data.classes == tuple("0123456789")
@@ -66,6 +67,7 @@ def test_several_clients_of_each_speaker_have_a_known_group(root: Path) -> None:
     data = {"set": source, "clients": 5, "sizes": [2, 4], "test": 4}
     federation = Dealer(root).federation(Experiment().replace(data=data), seed=0)
     assert federation.group.tolist() == [0, 0, 0, 1, 1]
+    assert federation.owners == ("george", "george", "george", "jackson", "jackson")
     whose = (
         federation.pool[federation.train.index, 0].mean(dim=2).argmax(dim=1) - 4
     ) % 2  # told by the pitch
@@ -116,6 +118,9 @@ def test_prepared_arrays_are_in_the_order_of_names(tmp_path: Path) -> None:
     assert data.test is not None
     assert data.test.x.flatten().tolist() == [0, 1, 2] * 2
     assert data.train.x.flatten().tolist() == [10, 11, 3, 4, 5, 6, 7, 8, 9] * 2
+    assert data.owners == ()  # two may be anybody, the official six are known
+    np.savez(path, x=x, y=np.zeros(24, int), owner=np.repeat(range(6), 4))
+    assert Fsdd(test=3).load(tmp_path).owners == ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
     np.savez(path, x=x, y=np.zeros(24, int))
     with pytest.raises(DataError, match="no array 'owner'"):
         Fsdd().load(tmp_path)

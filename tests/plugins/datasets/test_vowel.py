@@ -31,14 +31,19 @@ def test_speakers_are_clients_and_sexes_are_groups(tmp_path: Path) -> None:
     assert data.train.group is not None
     assert data.train.owner.tolist() == [0, 0, 3, 3, 4, 4, 5, 5]
     assert data.train.group.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert data.owners == ("Andrew", "Bill", "David", "Mark", "Jo", "Kate")  # those that the data number
 
 
 def test_prepared(tmp_path: Path) -> None:
     (tmp_path / "natural").mkdir()
     path, owner = tmp_path / "natural" / "vowel.npz", np.arange(15)
     np.savez(path, x=np.ones((15, 9)), y=owner % 11, owner=owner)
-    group = Vowel().load(tmp_path).train.group
+    data = Vowel().load(tmp_path)
+    group = data.train.group
     assert group is not None
+    assert [name for name, woman in zip(data.owners, group.tolist(), strict=True) if woman] == [
+        "Jo", "Kate", "Penny", "Rose", "Sarah", "Sue", "Wendy",
+    ]  # fmt: skip
     assert group.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1]
     np.savez(path, x=np.ones((15, 9)), y=owner % 11)
     with pytest.raises(DataError, match=f"{path}: there is no array 'owner'"):

@@ -47,6 +47,7 @@ def test_the_later_half_of_each_activity_is_for_testing(tmp_path: Path) -> None:
     assert data.test.x[:, 0].tolist() == pytest.approx([0.4, 0.6])
     assert data.classes[1] == "Jogging"
     assert data.train.y.tolist() == [1, 5, 1, 5]
+    assert data.owners == ("person 7", "person 33")
     assert data.train.owner is not None
     assert data.test.owner is not None
     assert data.train.owner.tolist() == [1, 1, 1, 0]  # person 7 is client 0, person 33 client 1
@@ -62,6 +63,9 @@ def test_prepared(tmp_path: Path) -> None:
     data = Wisdm().load(tmp_path)
     assert data.test is not None
     assert data.test.x.tolist() == [[2] * 43] * 2
+    assert data.owners == ("person 1", "person 2")
+    np.savez(path, x=x, y=y, owner=y, owners=["Ann", "Bob"])
+    assert Wisdm().load(tmp_path).owners == ("Ann", "Bob")
     np.savez(path, x=x, y=y)
     with pytest.raises(DataError, match=f"{path}: there is no array 'owner'"):
         Wisdm().load(tmp_path)

@@ -6,10 +6,10 @@ import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from coterie.core.algorithm import Algorithm
@@ -17,6 +17,7 @@ from coterie.core.data import Scaling
 from coterie.core.errors import ModelError
 from coterie.core.models.model_factory import build_model
 from coterie.core.registry import explain
+from coterie.core.support.owner_names import owner_name
 from coterie.core.tasks.metric import ACCURACY, Metric
 from coterie.core.types import Tensors
 
@@ -76,6 +77,8 @@ class ModelCard:
     """The seed of the run."""
     client: str
     """The number of the client, or the name of the peer."""
+    owner: Annotated[str, AfterValidator(owner_name)] | None = None
+    """The name of the owner of the client's samples; None: not known."""
     iteration: int
     """Iterations that were done."""
     version: tuple[int, int] | None = None

@@ -81,10 +81,13 @@ def read_dataset(
                 f"{where}: owner and indices both deal the samples to clients; give one of them"
             )
         train = _dealt(train, indices, where)
+        names = tuple(map(str, indices)) if isinstance(indices, Mapping) else ()
+        data = dataclasses.replace(data, owners=names)
     elif owner is not None:
         if train.owner is not None and isinstance(given, Dataset | list):
             raise ConfigError(f"{where}: these data have owners already; leave owner out")
-        train = dataclasses.replace(train, owner=_numbered(owner, len(train.y), where))
+        names, numbers = _numbered(owner, len(train.y), where)
+        train, data = dataclasses.replace(train, owner=numbers), dataclasses.replace(data, owners=names)
     return dataclasses.replace(data, train=_own(train), test=data.test and _own(data.test))
 
 
@@ -318,12 +321,13 @@ def _no_label(where: str, columns: Sequence[str]) -> ConfigError:
     )
 
 
-def _numbered(owner: Any, count: int, where: str) -> Tensor:
-    """Number owners from 0, in the order of their names or numbers."""
+def _numbered(owner: Any, count: int, where: str) -> tuple[tuple[str, ...], Tensor]:
+    """Name the owners, in the order of their names or numbers, and number those of the samples from 0."""
     column = _column(owner, "owner", where)
     if len(column) != count:
         raise DataError(f"{where}: there are {count} samples, but {len(column)} owners")
-    return torch.from_numpy(np.unique(column, return_inverse=True)[1].astype(np.int64))
+    names, numbers = np.unique(column, return_inverse=True)
+    return tuple(map(str, names.tolist())), torch.from_numpy(numbers.astype(np.int64))
 
 
 def _dealt(pool: Samples, indices: Any, where: str) -> Samples:

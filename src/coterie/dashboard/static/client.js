@@ -2,7 +2,7 @@
 import { chart } from "./chart.js";
 import { h } from "./dom.js";
 import { csvButton } from "./download.js";
-import { amount, count, percent, plural, whole } from "./format.js";
+import { amount, called, count, percent, plural, whole } from "./format.js";
 import { bars } from "./labels.js";
 import { wording } from "./metric.js";
 import { groupColour, methodColour, series } from "./palette.js";
@@ -12,9 +12,10 @@ const sorting = {};
 const dot = (colour) => h("i", { class: "dot", css: { background: colour } });
 
 export function clientDetail(found, world, t, choose) {
-  const { client, neighbours } = found;
+  const { client, neighbours, owner, owners } = found;
+  const beside = (j) => (owners[j] ? `${j} ${owners[j]}` : `${j}`);
   const drawn = { height: 200, length: world.length, mark: t };
-  const card = (kind, title, note, rows, ...inner) =>
+  const card = (kind, title, note, get, ...inner) =>
     h(
       "figure",
       { class: `card ${kind}` },
@@ -22,7 +23,7 @@ export function clientDetail(found, world, t, choose) {
         "figcaption",
         {},
         h("h3", {}, title),
-        rows && h("span", { class: "gets" }, csvButton(`${title} client ${client}`, rows)),
+        get && h("span", { class: "gets" }, get),
         h("p", { class: "note" }, note),
       ),
       inner,
@@ -33,19 +34,26 @@ export function clientDetail(found, world, t, choose) {
     ...found.classes.map((label, k) => [label, found.labels[k]]),
   ];
   const told = () => [
-    ["iteration", "kind", "client", "weight"],
+    ["iteration", "kind", "client", ...(owner ? ["owner"] : []), "weight"],
     ...found.events.flatMap(({ t: at, kind, from, weight }) =>
-      from.map((other, k) => [at, kind, other, weight[k]]),
+      from.map((j, k) => [at, kind, j, ...(owner ? [owners[j]] : []), weight[k]]),
     ),
   ];
+  const met = table(neighbours, choose, owner && owners);
   const its = ({ labels, classes, train }) =>
     classes.length
-      ? card("", "Its data", "training samples by label", counted, bars(labels, classes))
+      ? card(
+          "",
+          "Its data",
+          "training samples by label",
+          csvButton(`Its data client ${client}`, counted),
+          bars(labels, classes),
+        )
       : card("", "Its data", plural(train, "training sample"));
 
   return h(
     "div",
-    { class: "client", role: "group", "aria-label": `client ${client}` },
+    { class: "client", role: "group", "aria-label": called(client, owner) },
     headline(found, world.weighed),
     h(
       "div",
@@ -55,9 +63,9 @@ export function clientDetail(found, world, t, choose) {
         "wide",
         "Its neighbours",
         heard(neighbours, t),
-        null,
+        neighbours.length > 0 && csvButton(`neighbours of client ${client}`, met.file),
         neighbours.length
-          ? h("div", { class: "tall" }, table(neighbours, choose, `neighbours of client ${client}`))
+          ? h("div", { class: "tall" }, met)
           : h("p", { class: "note" }, "It has heard nobody yet."),
       ),
       chart({
@@ -67,7 +75,7 @@ export function clientDetail(found, world, t, choose) {
         from: 0,
         format: amount,
         lines: found.weights.map((w, k) => ({
-          name: `to ${w.client}`,
+          name: `to ${beside(w.client)}`,
           colour: series(k),
           t: w.t,
           y: w.weight,
@@ -79,14 +87,17 @@ export function clientDetail(found, world, t, choose) {
         "full",
         "What it heard when",
         "the latest first; in brackets the weight it then gave",
-        told,
-        events(found.events),
+        csvButton(`What it heard when client ${client}`, told),
+        events(found.events, beside),
       ),
     ),
   );
 }
 
-function headline({ client, curves, metric, groups, group, train, attacker, account, ...found }, weighed) {
+function headline(
+  { client, owner, curves, metric, groups, group, train, attacker, account, ...found },
+  weighed,
+) {
   const { words, full, gain: told, merit } = wording(metric);
   const own = curves.own.at(-1),
     alone = curves.local?.own.at(-1);
@@ -98,12 +109,17 @@ function headline({ client, curves, metric, groups, group, train, attacker, acco
     h(
       "p",
       {},
+      owner && h("span", { class: "tag owner", title: "whose samples it has" }, owner),
       groups > 1 && h("span", { class: "tag" }, dot(groupColour(group)), `group ${group}`),
       h("span", { class: "tag" }, plural(train, "training sample")),
       attacker && h("span", { class: "tag bad" }, "attacker"),
       h("span", { class: "tag" }, `${words("personal")} ${full(own)}`),
       gain !== null &&
-        h("span", { class: `tag ${gain < 0 ? "bad" : "good"}` }, `${told(gain)} against Local`),
+        h(
+          "span",
+          { class: `tag ${["bad", "", "good"][1 + Math.sign(gain)]}` },
+          `${told(gain)} against Local`,
+        ),
       account.surely === "lost" && h("span", { class: "tag bad" }, "surely hurt"),
     ),
     h("p", { class: "why" }, account.text),
@@ -144,7 +160,8 @@ function over({ curves, metric, confidence, classes, hue }, drawn) {
   ];
 }
 
-function table(neighbours, choose, csv) {
+// owners: names by clients' numbers, if there are any.
+function table(neighbours, choose, owners) {
   const most = Math.max(...neighbours.map((n) => n.weight), 1e-12);
   const farthest = Math.max(...neighbours.map((n) => n.distance ?? 0), 1e-12);
   const step = (other) =>
@@ -158,6 +175,13 @@ function table(neighbours, choose, csv) {
         value: (n) => n.client,
         cell: (n) => [dot(groupColour(n.group)), step(n.client)],
       },
+      owners && {
+        title: "owner",
+        left: true,
+        first: "asc",
+        value: (n) => owners[n.client],
+        cell: (n) => owners[n.client],
+      },
       {
         title: "last distance",
         first: "asc",
@@ -169,10 +193,9 @@ function table(neighbours, choose, csv) {
       { title: "share", value: (n) => n.share, cell: (n) => percent(n.share), note: "of all it listens to" },
       { title: "heard", value: (n) => n.met, cell: (n) => `${n.met} ×` },
       { title: "last at", value: (n) => n.last, cell: (n) => count(n.last), note: "iteration" },
-    ],
+    ].filter(Boolean),
     neighbours.slice(0, 200),
     sorting,
-    { csv },
   );
 }
 
@@ -184,7 +207,7 @@ const gauge = (value, most, colour) =>
     amount(value),
   );
 
-function events(found) {
+function events(found, beside) {
   if (!found.length) return h("p", { class: "note" }, "Nothing yet.");
   const given = (weight) => (weight === null ? "" : ` (${amount(weight)})`);
   return h(
@@ -199,8 +222,8 @@ function events(found) {
         h(
           "span",
           {},
-          event.from.map((j, k) => `${j}${given(event.weight[k])}`).join(", "),
-          event.lost.length > 0 && h("small", {}, ` lost: ${event.lost.join(", ")}`),
+          event.from.map((j, k) => `${beside(j)}${given(event.weight[k])}`).join(", "),
+          event.lost.length > 0 && h("small", {}, ` lost: ${event.lost.map(beside).join(", ")}`),
         ),
       ),
     ),
@@ -226,7 +249,7 @@ function heard(neighbours, t) {
 }
 
 // One sentence: whom it listens to most, and what speaks for that.
-function why({ client, neighbours, groups, group }, weighed) {
+function why({ client, owners, neighbours, groups, group }, weighed) {
   if (!weighed)
     return "Its method does not weigh its neighbours: it listens to all of them alike, or to nobody.";
   if (!neighbours.length) return `Client ${client} has heard nobody yet, so it trusts its own model alone.`;
@@ -249,7 +272,7 @@ function why({ client, neighbours, groups, group }, weighed) {
     .filter((n) => n.weight > 0 && n.group === group)
     .reduce((sum, n) => sum + n.share, 0);
   return (
-    `It listens most to client ${first.client}: ${percent(first.share, 0)} of its attention, ` +
+    `It listens most to ${called(first.client, owners[first.client])}: ${percent(first.share, 0)} of its attention, ` +
     `at a last distance of ${amount(first.distance)}${rank}.` +
     (groups > 1 ? ` ${percent(own, 0)} of its attention goes to its own group.` : "")
   );

@@ -15,8 +15,14 @@ const sorts = ({ metric }) => {
     gain: ["gain over Local, most hurt first", (f) => f.gain?.map((v) => v ?? -Number.MAX_VALUE)],
     train: ["training samples, fewest first", (f) => f.train],
     number: ["number", (f) => f.train.map((_, k) => k)],
+    owner: ["owner", ({ owner }) => owner && ranks(owner)],
   };
 };
+const ranks = (names) => {
+  const order = [...new Set(names)].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  return names.map((name) => order.indexOf(name));
+};
+const tone = (gain) => (gain < 0 ? "bad" : gain > 0 ? "good" : "level");
 const narrow = matchMedia("(max-width: 760px)"); // as in style.css
 
 export async function clients(source, query, remember, link) {
@@ -58,8 +64,9 @@ export async function clients(source, query, remember, link) {
     const most = Math.max(...found.personal.map((v) => v ?? 0));
     const own = [said.words("personal"), said.direction].filter(Boolean).join(", ");
     const kinds = found.architecture !== null,
-      labelled = found.classes.length > 0;
-    const has = `${kinds ? " kinds" : ""}${labelled ? " labelled" : ""}`;
+      labelled = found.classes.length > 0,
+      small = tiles || narrow.matches;
+    const has = `${found.owner ? " owned" : ""}${kinds ? " kinds" : ""}${labelled ? " labelled" : ""}`;
     const heads = [
       ["client", "who"],
       kinds && ["architecture", "kind-of"],
@@ -70,8 +77,7 @@ export async function clients(source, query, remember, link) {
       labelled && ["labels", "what"],
     ].filter(Boolean);
     const high =
-      (tiles ? (labelled ? 118 : 72) : narrow.matches ? 68 : 46) +
-      (kinds && (tiles || narrow.matches) ? 20 : 0);
+      (tiles ? (labelled ? 118 : 72) : narrow.matches ? 68 : 46) + ((kinds || found.owner) && small ? 20 : 0);
     const list = windowed(
       order.length,
       high,
@@ -118,7 +124,7 @@ export async function clients(source, query, remember, link) {
   function tools(order) {
     const methods = [...new Set(found.worlds.map((w) => w.method))];
     const seeds = found.worlds.filter((w) => w.method === found.method).map((w) => w.seed);
-    const offered = Object.entries(sorts(found)).filter(([k]) => k !== "gain" || found.gain);
+    const offered = Object.entries(sorts(found)).filter(([k]) => !["gain", "owner"].includes(k) || found[k]);
     return h(
       "div",
       { class: "tools" },
@@ -165,6 +171,7 @@ export async function clients(source, query, remember, link) {
     return [
       [
         "client",
+        ...(found.owner ? ["owner"] : []),
         "group",
         ...(found.architecture ? ["architecture"] : []),
         "personal",
@@ -176,6 +183,7 @@ export async function clients(source, query, remember, link) {
       ],
       ...order.map((k) => [
         numbered(found, k),
+        ...(found.owner ? [found.owner[k]] : []),
         found.group[k],
         ...(found.architecture ? [found.architecture[k]] : []),
         found.personal[k],
@@ -228,14 +236,17 @@ export async function clients(source, query, remember, link) {
     return [
       dot,
       link ? h("a", { href: link(there) }, text) : text,
+      found.owner && h("small", { class: "owner", title: found.owner[k] }, ` ${found.owner[k]}`),
       surely(k) && h("small", { class: "bad", title: "surely hurt" }, " ▼"),
       found.diverged.includes(k) && h("small", { class: "bad" }, " diverged"),
       found.attackers.includes(k) && h("small", { class: "bad" }, " attacker"),
     ];
   }
 
+  // The architecture, in small lists after the owner, for whom there is no room beside the number.
   function kind(k) {
-    const text = found.architecture?.[k];
+    const owner = (state.as === "tiles" || narrow.matches) && found.owner?.[k];
+    const text = [owner, found.architecture?.[k]].filter(Boolean).join(" · ");
     return text && h("small", { class: "kind-of", title: text }, text);
   }
 
@@ -260,7 +271,7 @@ export async function clients(source, query, remember, link) {
       ),
       h(
         "span",
-        { class: `lean ${gain < 0 ? "bad" : "good"}` },
+        { class: `lean ${tone(gain)}` },
         gain !== null && h("i", { css: { [gain < 0 ? "right" : "left"]: "50%", width: wide } }),
         h("b", {}, said.gain(gain)),
       ),
@@ -282,7 +293,7 @@ export async function clients(source, query, remember, link) {
         "div",
         {},
         h("small", {}, `${amount(found.train[k])} samples`),
-        gain !== null && h("small", { class: gain < 0 ? "bad" : "good" }, said.gain(gain)),
+        gain !== null && h("small", { class: tone(gain) }, said.gain(gain)),
       ),
     );
   }

@@ -1,6 +1,7 @@
 // Several runs side by side: one table, how their settings differ, and their curves in one picture.
 import { chart } from "./chart.js";
 import { choice, h, put, unseen } from "./dom.js";
+import { csvButton } from "./download.js";
 import { wording } from "./metric.js";
 import { curvesOf, dot, flat } from "./overview.js";
 import { DASHES, looks, methodColour } from "./palette.js";
@@ -54,7 +55,7 @@ export async function compare(sources, link, query, remember) {
       h("div", { class: "title" }, h("h1", {}, `${found.length} runs compared`)),
       unseen("h2", "Comparison"),
       results(),
-      h("section", { class: "card differences" }, h("h3", {}, "What differs"), differences()),
+      differences(),
     );
     put(
       tools,
@@ -130,25 +131,28 @@ export async function compare(sources, link, query, remember) {
     const paths = [...new Set(given.flatMap((one) => [...one.keys()]))].filter(
       (path) => path !== "name" && new Set(given.map((one) => one.get(path))).size > 1,
     );
-    if (!paths.length) return h("p", { class: "note" }, "Nothing: these runs have the same parameters.");
+    const table = sortable(
+      [
+        { title: "parameter", left: true, first: "asc", value: (path) => path, cell: (path) => path },
+        ...found.map(({ id }, k) => ({
+          title: id,
+          left: true,
+          first: "asc",
+          value: (path) => given[k].get(path) ?? null,
+          cell: (path) => h("span", { class: "said" }, given[k].get(path) ?? "–"),
+        })),
+      ],
+      paths,
+      differing,
+    );
+    const get = paths.length > 0 && h("span", { class: "gets" }, csvButton("differences", table.file));
     return h(
-      "div",
-      { class: "tall" },
-      sortable(
-        [
-          { title: "parameter", left: true, first: "asc", value: (path) => path, cell: (path) => path },
-          ...found.map(({ id }, k) => ({
-            title: id,
-            left: true,
-            first: "asc",
-            value: (path) => given[k].get(path) ?? null,
-            cell: (path) => h("span", { class: "said" }, given[k].get(path) ?? "–"),
-          })),
-        ],
-        paths,
-        differing,
-        { csv: "differences" },
-      ),
+      "figure",
+      { class: "card differences" },
+      h("figcaption", {}, h("h3", {}, "What differs"), get),
+      paths.length
+        ? h("div", { class: "tall" }, table)
+        : h("p", { class: "note" }, "Nothing: these runs have the same parameters."),
     );
   }
 

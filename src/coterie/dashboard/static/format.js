@@ -35,5 +35,8 @@ export function duration(seconds) {
 export const day = (iso) => (iso ? iso.slice(0, 16).replace("T", " ") : NONE);
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 
+// A client by its number and, where that is known, the name of the owner of its samples.
+export const called = (number, owner) => (owner ? `client ${number} (${owner})` : `client ${number}`);
+
 // What client k of an answer's columns is called: its number among all clients, where a sample of them is recorded.
 export const numbered = (found, k) => found.numbers?.[k] ?? k;

@@ -3,7 +3,7 @@
 import { ticks } from "./curve.js";
 import { choice, fitted, h, put, svg } from "./dom.js";
 import { csvButton, painted, pngButton } from "./download.js";
-import { numbered } from "./format.js";
+import { called, numbered } from "./format.js";
 import { wording } from "./metric.js";
 
 const TITLE = "Who gains by joining",
@@ -173,7 +173,7 @@ function figure(found, link) {
   }
 
   function name(k) {
-    const text = `client ${numbered(found, k)}`;
+    const text = called(numbered(found, k), found.owner?.[k]);
     return link ? h("a", { href: there(k) }, text) : text;
   }
 
@@ -246,7 +246,14 @@ function verdict({ gain, surely }, k) {
 function table(found, order) {
   const sure = (k) => found.surely?.[k] ?? null;
   return [
-    ["client", "gain over Local", "personal", "verdict", "surely"],
-    ...order.map((k) => [numbered(found, k), found.gain[k], found.personal[k], verdict(found, k), sure(k)]),
+    ["client", ...(found.owner ? ["owner"] : []), "gain over Local", "personal", "verdict", "surely"],
+    ...order.map((k) => [
+      numbered(found, k),
+      ...(found.owner ? [found.owner[k]] : []),
+      found.gain[k],
+      found.personal[k],
+      verdict(found, k),
+      sure(k),
+    ]),
   ];
 }

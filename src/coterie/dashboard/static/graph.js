@@ -8,6 +8,7 @@ import { groupColour } from "./palette.js";
 import { clientDetail } from "./client.js";
 
 const ORDERS = { group: "true group", cluster: "who listens to whom", number: "number" };
+const given = (client) => (/^\d+$/.test(client) ? Number(client) : client); // a number, or an owner's name
 const STEP = 90,
   GROUPS = 12;
 
@@ -16,7 +17,7 @@ export async function graph(source, query, remember) {
   const state = {
     method: query.method,
     seed: query.seed,
-    client: Number(query.client ?? 0),
+    client: given(query.client ?? "0"),
     order: query.order,
     t: query.t === undefined ? null : Number(query.t),
     playing: null,
@@ -63,6 +64,7 @@ export async function graph(source, query, remember) {
   async function load() {
     world = await source.get("graph", { method: state.method, seed: state.seed });
     if (world.recorded && !chosen) state.client = world.first;
+    if (typeof state.client === "string") state.client = owned(state.client) ?? state.client;
     if (!world.worlds.length || !world.weighed) {
       put(
         node,
@@ -96,7 +98,8 @@ export async function graph(source, query, remember) {
     const groups = [...new Set(world.group)].sort((a, b) => a - b);
     if (!(state.order in world.orders))
       state.order = world.by ? "number" : groups.length > 1 && world.orders.group ? "group" : "cluster";
-    if (!world.by) state.client = Math.min(state.client, world.clients - 1);
+    if (!world.by && typeof state.client === "number")
+      state.client = Math.min(state.client, world.clients - 1);
     slider.max = world.times.length - 1;
     if (!node.contains(heat.node)) build();
     put(
@@ -179,13 +182,19 @@ export async function graph(source, query, remember) {
     ];
   }
 
-  // The number of the client that is explained below, where no picture shows clients one by one.
+  // The first client of the owner of that name, where a picture shows clients one by one.
+  function owned(name) {
+    const found = world.owners?.findIndex((owner) => owner.toLowerCase() === name.toLowerCase()) ?? -1;
+    return found < 0 ? null : found;
+  }
+
+  // The client that is explained below, by number or owner, where no picture shows clients one by one.
   function clientBox() {
     const box = h("input", {
-      type: "number",
-      min: 0,
+      ...(world.named ? { type: "text", placeholder: "number or owner" } : { type: "number", min: 0 }),
+      class: "who",
       value: state.client,
-      onchange: () => choose(Number(box.value)),
+      onchange: () => choose(given(box.value)),
     });
     return h("label", { class: "choice" }, "client", box);
   }
@@ -278,6 +287,10 @@ export async function graph(source, query, remember) {
     const found = await source.get("client", asked).catch((error) => error);
     const current = () => ticket === wanted && client === state.client;
     if (!current()) return;
+    if (typeof found.client === "number" && typeof client === "string") {
+      state.client = found.client;
+      if (frame.t !== undefined) show();
+    }
     if (found.complete < 1) setTimeout(() => node.isConnected && current() && explain(ticket), 0);
     put(
       detail,
@@ -307,7 +320,7 @@ export async function graph(source, query, remember) {
   function choose(client) {
     state.client = client;
     chosen = true;
-    const box = tools.querySelector("input[type=number]");
+    const box = tools.querySelector("input.who");
     if (box) box.value = client;
     settle();
     show();

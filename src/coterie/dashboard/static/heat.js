@@ -1,6 +1,6 @@
 // The heat map of W: row = who listens, column = who speaks. A click or the arrow keys choose a client.
 import { fitted, h, hideTip, showTip } from "./dom.js";
-import { amount } from "./format.js";
+import { amount, called } from "./format.js";
 import { groupInk, heat, ink, isDark } from "./palette.js";
 
 const NOT_MET = 254,
@@ -90,7 +90,7 @@ export function heatMap(choose) {
   }
 
   function name(i) {
-    return world.names?.[i] ?? `client ${i}`;
+    return world.names?.[i] ?? called(i, world.owners?.[i]);
   }
 
   // Row and column at the pointer, of so many.
@@ -131,6 +131,7 @@ export function heatMap(choose) {
       numbers(pen, step);
     }
     pen.strokeStyle = ink("hair");
+    pen.lineWidth = 1;
     pen.strokeRect(edge + 0.5, edge + 0.5, inner - 1, inner - 1);
     const row = order.indexOf(selected);
     if (row >= 0) {

@@ -1,6 +1,6 @@
 // The same graph as points and links: clients that listen to each other lie near each other.
 import { fitted, h, hideTip, showTip } from "./dom.js";
-import { amount } from "./format.js";
+import { amount, called } from "./format.js";
 import { groupInk, ink } from "./palette.js";
 
 export function linkMap(choose) {
@@ -27,8 +27,8 @@ export function linkMap(choose) {
     showTip(
       event.clientX,
       event.clientY,
-      h("b", {}, world.names?.[i] ?? `client ${i}`),
-      ...mine.slice(0, 4).map(([, j, w]) => `listens to ${world.names?.[j] ?? j}: ${amount(w)}`),
+      h("b", {}, name(i)),
+      ...mine.slice(0, 4).map(([, j, w]) => `listens to ${name(j)}: ${amount(w)}`),
       mine.length ? null : "has met nobody yet",
     );
   });
@@ -42,6 +42,10 @@ export function linkMap(choose) {
     again,
     rows: () => [["client", "listens to", "weight"], ...frame.edges],
   };
+
+  function name(i) {
+    return world.names?.[i] ?? called(i, world.owners?.[i]);
+  }
 
   function place(i) {
     const edge = 18,

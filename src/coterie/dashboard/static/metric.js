@@ -29,9 +29,9 @@ export function wording(given) {
     scale,
     text, // 83.3, 0.41
     full, // 83.3 %, 0.41 kg
-    // For an axis, with few digits: 83 %, 0.4
+    // For an axis, whose values are round, with as few digits as these need: 83 %, 10.5 %, 0.4
     tick: (v) =>
-      percent ? (there(v) ? `${(scale * v).toFixed(0)} %` : NONE) : amount(there(v) ? scale * v : v),
+      percent ? (there(v) ? `${Number((scale * v).toFixed(2))} %` : NONE) : amount(there(v) ? scale * v : v),
     spread: ({ mean, std }) => (there(std) ? `${text(mean)} ± ${text(std)}` : text(mean)),
     // A difference, positive where it is for the better: +4.2 pts, −0.03 kg
     gain: (v) => (there(v) ? `${v > 0 ? "+" : v < 0 ? "−" : "±"}${size(v)}` : NONE),

@@ -1,5 +1,6 @@
 // A live swarm, seen through some of its peers: members, who listens to whom, exchanges, refusals and why.
 import { choice, h, problem, put, unseen } from "./dom.js";
+import { csvButton, pngButton } from "./download.js";
 import { amount, bytes, count, duration, NONE, plural } from "./format.js";
 import { heatMap } from "./heat.js";
 import { pill, progress } from "./overview.js";
@@ -26,20 +27,46 @@ export async function swarm(source, query, remember, toRun) {
     seen = {};
   let chosen = query.peer,
     names = [],
-    offered = null;
+    offered = null,
+    latest = [];
   const top = h("div", { class: "view" }),
     heat = heatMap((i) => choose(names[i]));
-  const part = (title, note, ...inner) =>
-    h("section", { class: "card" }, h("h3", {}, title), note && h("p", { class: "note" }, note), inner);
+  const part = (title, note, gets, ...inner) =>
+    h(
+      "figure",
+      { class: "card" },
+      h(
+        "figcaption",
+        {},
+        h("h3", {}, title),
+        h("span", { class: "gets" }, gets),
+        note && h("p", { class: "note" }, note),
+      ),
+      inner,
+    );
   const members = h("div", { class: "tall" }),
     own = h("div", { class: "tall" }),
     refusals = h("div", { class: "tall" });
   const asked = h("div", { class: "tools" }),
     feed = h("ol", { class: "events tall", tabindex: 0, "aria-label": "exchanges, the latest first" });
   const nothing = h("p", { class: "note" }, "None of these peers has reported weights so far.");
+  const shown = (place) => place.querySelector(".sortable").file();
+  const buttons = {
+    members: csvButton("Members", () => shown(members)),
+    exchanges: csvButton("Exchanges", () => told(latest)),
+    map: h(
+      "span",
+      { class: "gets" },
+      csvButton("Who listens to whom", heat.rows),
+      pngButton("Who listens to whom", () => heat.canvas),
+    ),
+    own: csvButton("One peer and the others", () => shown(own)),
+    refusals: csvButton("Refused by reason", () => shown(refusals)),
+  };
   const map = part(
     "Who listens to whom",
     "row: the peer that listens; column: the peer it listens to",
+    buttons.map,
     heat.node,
     nothing,
   );
@@ -50,11 +77,11 @@ export async function swarm(source, query, remember, toRun) {
     h(
       "div",
       { class: "cards two" },
-      part("Members", null, members),
-      part("Exchanges as they happen", null, feed),
+      part("Members", null, buttons.members, members),
+      part("Exchanges as they happen", null, buttons.exchanges, feed),
     ),
-    h("div", { class: "cards two" }, map, part("One peer and the others", null, asked, own)),
-    part("Refused, by reason", null, refusals),
+    h("div", { class: "cards two" }, map, part("One peer and the others", null, buttons.own, asked, own)),
+    part("Refused, by reason", null, buttons.refusals, refusals),
   );
   await load();
   return { node, refresh: load, keys: { j: () => step(1), k: () => step(-1) } };
@@ -68,7 +95,7 @@ export async function swarm(source, query, remember, toRun) {
     chosen ??= peer.name;
     put(top, head(status, everybody), unseen("h2", "Live swarm"), troubles(status, toRun));
     put(members, table(everybody, status.task));
-    heat.node.hidden = !(nothing.hidden = weights.met > 0);
+    heat.node.hidden = buttons.map.hidden = !(nothing.hidden = weights.met > 0);
     if (weights.met)
       heat.show({
         world: { names },
@@ -77,6 +104,8 @@ export async function swarm(source, query, remember, toRun) {
         selected: names.indexOf(peer.name),
       });
     view(peer);
+    latest = exchanges;
+    buttons.refusals.hidden = !reasons.length;
     put(feed, exchanges.length ? exchanges.map(event) : h("li", { class: "note" }, "None yet."));
     put(
       refusals,
@@ -112,6 +141,7 @@ export async function swarm(source, query, remember, toRun) {
           left: true,
           first: "asc",
           value: (m) => STATES.indexOf(m.state),
+          csv: (m) => m.state,
           cell: (m) => [
             state(m.state, opinions(m)),
             m.silent !== null && h("small", { class: "bad" }, ` no answer for ${duration(m.silent)}`),
@@ -155,6 +185,7 @@ export async function swarm(source, query, remember, toRun) {
           choose,
         ),
       ); // an open list stays open
+    buttons.own.hidden = !peer.asked;
     if (!peer.asked) {
       put(
         own,
@@ -177,6 +208,7 @@ export async function swarm(source, query, remember, toRun) {
             left: true,
             first: "asc",
             value: (m) => STATES.indexOf(m.state),
+            csv: (m) => m.state,
             cell: (m) => state(m.state),
           },
           {
@@ -240,6 +272,10 @@ export async function swarm(source, query, remember, toRun) {
           left: true,
           first: "asc",
           value: (r) => Object.keys(r.peers).join(),
+          csv: (r) =>
+            Object.entries(r.peers)
+              .map(([peer, n]) => `${peer} ${n}`)
+              .join(", "),
           cell: (r) =>
             Object.entries(r.peers)
               .map(([peer, n]) => `${peer} ${count(n)}×`)
@@ -330,6 +366,25 @@ const opinions = (m) =>
   Object.entries(m.views)
     .map(([name, n]) => `${plural(n, "peer")}: ${name}`)
     .join(", ") || null;
+
+// Exchanges as a file has them: a row for each peer that took part, or one where nobody else did.
+function told(exchanges) {
+  return [
+    ["seconds ago", "peer", "kind", "iteration", "other peer", "weight", "reason", "text"],
+    ...exchanges.flatMap((e) =>
+      (e.peers.length ? e.peers : [null]).map((other, k) => [
+        e.seconds,
+        e.peer,
+        e.kind,
+        e.t,
+        other,
+        e.weight?.[k],
+        e.reason,
+        e.text,
+      ]),
+    ),
+  ];
+}
 
 function event(e) {
   const whom = e.peers.map((peer, k) => `${peer}${e.weight ? ` (${amount(e.weight[k])})` : ""}`).join(", ");

@@ -3,10 +3,11 @@
 import { h, put } from "./dom.js";
 import { csvButton } from "./download.js";
 
-// columns: [{title, head (shown in its place, where it does not sort), note, value(row), cell(row), left, first: "desc" | "asc", group: a title above several}];
+// columns: [{title, head (shown in its place, where it does not sort), note, value(row), cell(row), csv(row): what a
+// file has in place of the value, left, first: "desc" | "asc", group: a title above several}];
 // state: the column by which it is sorted, and how; sorted(): called when that changes; csv: the name of a file
 // of it, if there is one; group: rows of one group stand together, {of(row): its name, head(name, rows): what is said
-// above them}.
+// above them}. file() of the node gives its rows, for a button that stands elsewhere.
 export function sortable(columns, rows, state = {}, { sorted, csv, group } = {}) {
   const body = h("tbody");
   const heads = columns.map((column, k) =>
@@ -76,12 +77,13 @@ export function sortable(columns, rows, state = {}, { sorted, csv, group } = {})
     const known = columns.filter((column) => column.value);
     return [
       known.map((column) => column.title),
-      ...ordered().map((row) => known.map((column) => column.value(row))),
+      ...ordered().map((row) => known.map((column) => (column.csv ?? column.value)(row))),
     ];
   }
 
   draw();
-  return h("div", { class: "sortable" }, region, hint, csv && csvButton(csv, file));
+  const node = h("div", { class: "sortable" }, region, hint, csv && csvButton(csv, file));
+  return Object.assign(node, { file });
 }
 
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);

@@ -13,6 +13,7 @@ from coterie.dashboard.open_run import PATIENCE, OpenRun, evenly, number, plain
 from coterie.runs.exchanges import ExchangeHistory
 from coterie.runs.gains import WorldGains
 from coterie.runs.metrics import Ints, WorldMetrics, by_name
+from coterie.runs.owners import numbered
 from coterie.runs.plots.looks import hue
 
 __all__ = ["client"]
@@ -30,9 +31,9 @@ def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     tracks = folder.tracks(0.4 * PATIENCE)
     world = folder.world(query)
     roster = world.roster
-    asked = number(query, "client", high=2**31)
-    client = int(roster.numbers[0] if asked is None else asked)
-    place = roster.place(client, folder.run.path)
+    asked, where = query.get("client", ""), folder.run.path
+    client = numbered(world, asked, where) if asked else int(roster.numbers[0])
+    place = roster.place(client, where)
     history, complete = folder.history(world, 0.4 * PATIENCE)
     t = number(query, "t")
     neighbours = _neighbours(world, history, client, t)
@@ -40,6 +41,8 @@ def client(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
     facts, read = zip(*(folder.facts(seed) for seed in worlds), strict=True)
     return {
         "client": client,
+        "owner": world.owner[place] if world.owner else None,
+        "owners": _owners(world, history, client),
         "hue": None if world.alone else hue(world.label),
         "complete": min(complete, folder.evaluations.share, *read),
         "group": int(world.group[place]),
@@ -80,6 +83,15 @@ def _neighbours(
         for j, p in last.items()
     ]
     return sorted(found, key=lambda n: (-n["weight"], n["client"]))
+
+
+def _owners(world: WorldMetrics, history: ExchangeHistory, client: int) -> dict[int, str]:
+    """Name the owners of all recorded clients that this one met."""
+    if not world.owner:
+        return {}
+    met = np.unique(history.pairs.neighbour[history.pairs.client == client])
+    places = world.roster.places(met)
+    return {int(j): world.owner[place] for j, place in zip(met, places, strict=True) if place >= 0}
 
 
 def _line(history: ExchangeHistory, client: int, other: int) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def clients(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "group": world.group.tolist(),
         "groups": len(np.unique(world.group)),
         "architecture": list(world.architecture) or None,
+        "owner": list(world.owner) or None,
         "train": world.train.tolist(),
         "personal": plain(world.scores["personal"][-1]),
         "global": plain(world.scores["global"][-1]),

@@ -61,6 +61,7 @@ def graph(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         "weighed": bool(len(history.until(None).t)),
         "recorded": world.roster.said() if world.roster.sampled else None,
         "first": int(world.roster.numbers[0]),
+        "named": bool(world.owner),
     }
     if many:
         # Where nothing groups the clients, they can still be looked at one by one.
@@ -69,6 +70,7 @@ def graph(folder: OpenRun, query: Mapping[str, str]) -> dict[str, Any]:
         **said,
         "clients": len(world.group),
         "group": world.group.tolist(),
+        "owners": list(world.owner) or None,
         "shared": len(world.group) > _CELLS,
         **_arranged(folder, world, history, complete >= 1),
     }

@@ -111,7 +111,8 @@ class Csv:
             return Samples(inputs if standard else inputs.float(), y, group, owner)
 
         parts = samples(train), None if test is None else samples(test)
-        return Dataset(*parts, classes, tuple(train.columns), self.transform)
+        names = tuple(owners) if self.owner else ()
+        return Dataset(*parts, classes, tuple(train.columns), self.transform, names)
 
     def _read(self, path: Path, columns: list[str] | None = None) -> _Table:
         """Read the file's features, in the order of `columns` if they are given, and its labels."""

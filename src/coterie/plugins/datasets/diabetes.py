@@ -40,11 +40,14 @@ class Diabetes:
         bunch = load_diabetes(scaled=False)
         x = torch.tensor(bunch.data, dtype=torch.float64)
         y = (torch.tensor(bunch.target, dtype=torch.float32) - MEAN) / DEVIATION
-        owner = torch.empty(len(x), dtype=torch.int64)
+        owner, names = torch.empty(len(x), dtype=torch.int64), []
         for sex, value in enumerate(torch.unique(x[:, SEX])):
             (people,) = torch.where(x[:, SEX] == value)
             rank = x[people, AGE].argsort(stable=True).argsort()
-            owner[people] = sex * self.ages + rank * self.ages // len(people)
-        return Dataset(
-            Samples(x, y, owner=owner), None, ("progression",), tuple(bunch.feature_names), "standard"
-        )
+            part = rank * self.ages // len(people)
+            owner[people] = sex * self.ages + part
+            for k in range(self.ages):
+                age = x[people[part == k], AGE]
+                names.append(f"sex {value:.0f}, age {age.min():.0f} to {age.max():.0f}")
+        columns = tuple(bunch.feature_names)
+        return Dataset(Samples(x, y, owner=owner), None, ("progression",), columns, "standard", tuple(names))

@@ -35,6 +35,8 @@ _HOME = "https://github.com/Jakobovski/free-spoken-digit-dataset"
 _FOLDER = "recordings"
 _NAME = re.compile(r"([0-9])_([a-z]+)_([0-9]+)\.wav")
 """The digit, the speaker, and the number of the recording."""
+_SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+"""Those of the official recordings, in the order of their names."""
 _RATE = 8000
 """Samples a second."""
 _WINDOW, _HOP = 256, 64
@@ -80,7 +82,7 @@ class Fsdd:
                 f"{spoken.number.max()}"
             )
         train, test = (self._part(spoken, torch.from_numpy(part)) for part in (~first, first))
-        return Dataset(train, test, tuple("0123456789"))
+        return Dataset(train, test, tuple("0123456789"), owners=spoken.speakers)
 
     def _part(self, spoken: _Recordings, rows: Tensor) -> Samples:
         whose = {"owner" if self.speaker == "client" else "group": spoken.speaker[rows]}
@@ -93,6 +95,8 @@ class _Recordings(NamedTuple):
     speaker: Tensor
     number: npt.NDArray[np.int64]
     """The place of a recording among those of the same digit by the same speaker."""
+    speakers: tuple[str, ...]
+    """The speakers' names, by their numbers; empty: not known."""
 
 
 def _prepared(path: Path) -> _Recordings:
@@ -104,7 +108,8 @@ def _prepared(path: Path) -> _Recordings:
     for one in np.unique(kind):
         (rows,) = np.nonzero(kind == one)
         number[rows] = sorted(range(len(rows)), key=str)
-    return _Recordings(x, digit, speaker, number)
+    official = _SPEAKERS if int(speaker.max()) + 1 == len(_SPEAKERS) else ()
+    return _Recordings(x, digit, speaker, number, data.owners or official)
 
 
 def _parsed(folder: Path) -> _Recordings:
@@ -117,9 +122,9 @@ def _parsed(folder: Path) -> _Recordings:
         )
     pictures = np.stack([_spectrogram(_sound(path)) for path, _ in named])[:, None]
     digits, number = (np.array([int(match[k]) for _, match in named]) for k in (1, 3))
-    speakers = np.unique([match[2] for _, match in named], return_inverse=True)[1]
+    names, speakers = np.unique([match[2] for _, match in named], return_inverse=True)
     x, digit, speaker = (torch.from_numpy(column) for column in (pictures, digits, speakers))
-    return _Recordings(x, digit, speaker, number)
+    return _Recordings(x, digit, speaker, number, tuple(map(str, names)))
 
 
 def _sound(path: Path) -> npt.NDArray[np.float64]:

@@ -30,6 +30,8 @@ _FEATURES = (
 )  # fmt: skip
 _NEVER_ZERO = [_FEATURES.index("trestbps"), _FEATURES.index("chol")]
 _HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
+_PLACES = ("Cleveland", "Hungary", "Switzerland", "Long Beach")
+"""What the hospitals are called as owners: by where they are."""
 _CLEVELAND = (303, 164)
 """The patients of Cleveland, and the healthy ones among them."""
 _PAGE = "https://archive.ics.uci.edu/dataset/45/heart+disease"
@@ -62,9 +64,8 @@ class Heart:
         x, y = (np.concatenate(parts) for parts in zip(*hospitals, strict=True))
         owner = np.repeat(np.arange(len(hospitals)), [len(labels) for _, labels in hospitals])
         columns = (*_FEATURES, *(f"{name} unknown" for name in _FEATURES))
-        return Dataset(
-            samples(x, y, owner=owner, where=str(paths[0].parent)), None, ("healthy", "sick"), columns
-        )
+        patients = samples(x, y, owner=owner, where=str(paths[0].parent))
+        return Dataset(patients, None, ("healthy", "sick"), columns, owners=_PLACES)
 
 
 def _patients(path: Path) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:

@@ -46,13 +46,14 @@ class Indices:
         data = self._source(root)
         train, test = _lists(path)
         if test is None:
-            return dataclasses.replace(data, train=_dealt(data.train, train, path))
+            return dataclasses.replace(data, train=_dealt(data.train, train, path), owners=tuple(train))
         trained, tested = data.train, data.test or data.train
         if self.numbering == "through" and data.test is not None:
             trained = tested = _end_to_end(data.train, data.test)
         if trained is tested:
             _refuse_tested(train, test, path)
-        return dataclasses.replace(data, train=_dealt(trained, train, path), test=_dealt(tested, test, path))
+        parts = _dealt(trained, train, path), _dealt(tested, test, path)
+        return dataclasses.replace(data, train=parts[0], test=parts[1], owners=tuple(train))
 
     def _source(self, root: Path | None) -> Dataset:
         options = {"name": self.set} if isinstance(self.set, str) else dict(self.set)

@@ -16,13 +16,13 @@ from coterie.data_files.catalogue import located, reading
 __all__ = ["Npz", "load_owned"]
 
 _PART = ("x", "y", "group", "owner")
-_KNOWN = (*_PART, *(f"{name}_test" for name in _PART), "classes")
+_KNOWN = (*_PART, *(f"{name}_test" for name in _PART), "classes", "owners")
 
 
 @register("dataset", "npz")
 @dataclass(frozen=True)
 class Npz:
-    """Arrays x and y, perhaps x_test and y_test, group, owner and classes, in a .npz file."""
+    """Arrays x and y, perhaps x_test and y_test, group, owner, and names: classes, owners; in a .npz file."""
 
     path: str
     """The file, relative to the data folder."""
@@ -46,7 +46,8 @@ class Npz:
         test = None
         if "x_test" in arrays:
             test = samples(*(arrays.get(f"{name}_test") for name in _PART), where=f"{where}, test part")
-        return Dataset(train, test, tuple(map(str, arrays.get("classes", ()))))
+        classes, owners = (tuple(map(str, arrays.get(name, ()))) for name in ("classes", "owners"))
+        return Dataset(train, test, classes, owners=owners)
 
 
 def load_owned(path: Path) -> tuple[Dataset, Tensor]:

@@ -37,7 +37,8 @@ class TextFolder:
         texts = {str(file): _text(file) for file in files}
         tokens = tuple(dict.fromkeys(self.alphabet)) or tuple(sorted(set("".join(texts.values()))))
         x, y, owner = sequences(texts, tokens, self.length)
-        return Dataset(Samples(x, y, owner=owner), None, tokens)
+        persons = tuple(file.stem for file in files)
+        return Dataset(Samples(x, y, owner=owner), None, tokens, owners=persons)
 
 
 def _text(file: Path) -> str:

@@ -26,7 +26,12 @@ from coterie.plugins.datasets.npz import load_owned
 __all__ = ["Vowel"]
 
 _CLASSES = ("hid", "hId", "hEd", "hAd", "hYd", "had", "hOd", "hod", "hUd", "hud", "hed")
-_SPEAKERS = 15
+_NAMES = (
+    "Andrew", "Bill", "David", "Mark", "Jo", "Kate", "Penny", "Rose", "Mike", "Nick", "Rich", "Tim", "Sarah",
+    "Sue", "Wendy",
+)  # fmt: skip
+"""The speakers, 0 to 14, as the official description names them."""
+_SPEAKERS = len(_NAMES)
 _WOMEN = (4, 5, 6, 7, 12, 13, 14)
 _PAGE = "https://archive.ics.uci.edu/dataset/152"
 _TEXT = "vowel-context.data"
@@ -56,7 +61,8 @@ class Vowel:
         (path,) = _FILES.held_files(root)
         data, speaker = _parsed(path) if path.name == _TEXT else load_owned(path)
         women = torch.isin(speaker, torch.tensor(_WOMEN)).long()
-        return dataclasses.replace(data, train=dataclasses.replace(data.train, group=women))
+        names = data.owners or _NAMES[: int(speaker.max()) + 1]
+        return dataclasses.replace(data, train=dataclasses.replace(data.train, group=women), owners=names)
 
 
 def _parsed(path: Path) -> tuple[Dataset, Tensor]:

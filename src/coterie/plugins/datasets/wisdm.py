@@ -10,7 +10,9 @@ Kwapisz, Weiss, Moore: Activity recognition using cell phone accelerometers. SIG
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +56,13 @@ class Wisdm:
 
     def load(self, root: Path | None) -> Dataset:
         (path,) = _FILES.held_files(root)
-        return _parsed(path) if path.name == _ARFF else load_owned(path)[0]
+        return _parsed(path) if path.name == _ARFF else _prepared(path)
+
+
+def _prepared(path: Path) -> Dataset:
+    """Read the arrays, in which the people of the file, 1 to 36, count from 0."""
+    data, person = load_owned(path)
+    return data if data.owners else dataclasses.replace(data, owners=_people(range(1, int(person.max()) + 2)))
 
 
 def _parsed(path: Path) -> Dataset:
@@ -65,10 +73,14 @@ def _parsed(path: Path) -> Dataset:
             raise DataError(f"{row.where}: {UnknownNameError('activity', row.cells[-1], _CLASSES)}")
     x = numbers(rows, slice(2, 45), unknown=0.0).astype(np.float32)
     y = np.array([_CLASSES.index(row.cells[-1]) for row in rows])
-    owner = np.unique(numbers(rows, slice(1, 2))[:, 0], return_inverse=True)[1]
+    people, owner = np.unique(numbers(rows, slice(1, 2))[:, 0], return_inverse=True)
     later = _later_half(list(zip(owner.tolist(), y.tolist(), strict=True)))
     train, test = (samples(x[m], y[m], owner=owner[m], where=str(path)) for m in (~later, later))
-    return Dataset(train, test, _CLASSES)
+    return Dataset(train, test, _CLASSES, owners=_people(people.astype(int).tolist()))
+
+
+def _people(numbers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(f"person {number}" for number in numbers)
 
 
 def _later_half(kinds: list[tuple[int, int]]) -> npt.NDArray[np.bool_]:
