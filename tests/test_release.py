@@ -92,7 +92,7 @@ def test_every_python_that_is_supported_is_tested_here_and_in_ci() -> None:
 def all_versions(folder: Path, make: str, *parts: str) -> subprocess.CompletedProcess[str]:
     """What the command says where `make` is another program, and Python 3.11 the only one that is found."""
     (folder / "python3.11").write_text("exit 0\n")
-    (folder / "python3.12").write_text("exit 127\n")  # a name with nothing behind, as version managers have them
+    (folder / "python3.12").write_text("exit 127\n")  # as version managers have names with nothing behind
     for python in folder.glob("python*"):
         python.chmod(0o755)
     names = {"PATH": f"{folder}:/usr/bin:/bin", "MAKE": make, "LOGS": f"{folder}/logs"}
