@@ -8,8 +8,9 @@ JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 MINUTES ?= 60
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 PURE := tests/core tests/federation tests/plugins tests/storage $(wildcard tests/test_*.py)
-# What needs no tool of developers: neither Sphinx nor the compiler of protocol buffers.
-LEAN := $(PURE) tests/peer --ignore=tests/test_site.py --ignore=tests/peer/test_codec.py
+# What needs no tool of developers: neither Sphinx, nor a driver of browsers, nor the compiler of protocol buffers.
+LEAN := $(filter-out tests/test_site.py,$(PURE)) tests/cli tests/runs tests/peer --ignore=tests/peer/test_codec.py
+LEAN_EXTRAS := peer,dashboard,mlflow,tensorboard,wandb,test
 GATED := core experiment federation plugins schedule storage
 
 .DEFAULT_GOAL := help
@@ -43,14 +44,14 @@ test-pinned:  ## `make test` with another Python, in build/ (PYTHON=python3.12).
 test-newest:  ## Tests with the newest dependencies there are, in build/newest (as PYTHON).
 	$(PYTHON) -m venv --clear build/newest
 	rm -rf build/lib
-	build/newest/bin/python -m pip install --quiet '.[peer,dashboard,test]' datasets
+	build/newest/bin/python -m pip install --quiet '.[$(LEAN_EXTRAS)]' datasets
 	OMP_NUM_THREADS=1 build/newest/bin/python -m pytest -n $(JOBS) $(LEAN)
 
-# Beside the pins: tools of the tests at their newest, as a user of old libraries would have them.
+# Beside the pins: trackers and tools of the tests at their newest, as a user of old libraries would have them.
 test-oldest:  ## Tests with the oldest dependencies that pyproject.toml admits, in build/oldest (as PYTHON).
 	$(PYTHON) -m venv --clear build/oldest
 	rm -rf build/lib
-	build/oldest/bin/python -m pip install --quiet -c constraints-oldest.txt '.[peer,dashboard,test]'
+	build/oldest/bin/python -m pip install --quiet -c constraints-oldest.txt '.[$(LEAN_EXTRAS)]'
 	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -n $(JOBS) $(LEAN)
 
 soak: $(VENV)/installed-dev  ## Ten peers under the nemesis for an hour (as root; MINUTES=10 for less).
