@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from rich.columns import Columns
 from rich.console import Console, Group
@@ -62,6 +63,8 @@ def rate(steps: int, seconds: float) -> str:
 def automatic(experiment: Experiment) -> Iterator[sinks.Progress | None]:
     """Show progress where somebody looks, in a terminal or a notebook, and none anywhere else."""
     console = Console(stderr=True)
+    if console.is_jupyter:  # rich takes 115 columns, of which a page beside a list of files cuts the last
+        console.width = min(console.width, 80)
     if console.is_terminal or console.is_jupyter:
         with progress(console, experiment) as shown:
             yield shown
@@ -84,12 +87,17 @@ def progress(console: Console, experiment: Experiment) -> Iterator[sinks.Progres
         highlight=False,
     )
     metric = experiment.task_kind.metrics[0]
-    if console.is_terminal or console.is_jupyter:
+    if _redraws(console):
         bar = _Bar(console, metric)
         with bar.live:
             yield bar
     else:
         yield _Lines(console, metric)
+
+
+def _redraws(console: Console) -> bool:
+    """Tell whether what is shown can be drawn anew; in a notebook that takes ipywidgets."""
+    return find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
 
 
 def _scores(metric: Metric, personal: Mapping[str, float]) -> list[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import os
+import sys
 from html.parser import HTMLParser
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from matplotlib.figure import Figure
@@ -12,6 +16,7 @@ from matplotlib.figure import Figure
 from coterie import Experiment, Run, run
 from coterie.core.errors import RunError, UnknownNameError
 from coterie.core.support.html import html_table
+from coterie.progress import _Lines, _redraws, automatic
 from coterie.runs.tables import Cell, Table
 from tests.test_callbacks import SHORT
 
@@ -68,6 +73,7 @@ def test_an_experiment_shows_what_is_not_the_default() -> None:
     assert "Experiment told" in page.text
     assert "train.iterations 24" in page.text
     assert "4 worlds" in page.text
+    assert "1 world (" in SHORT.replace(methods=["Local"], seeds=1)._repr_html_()
     assert "tf32" not in page.text
     assert "Experiment experiment" in Experiment()._repr_html_()
 
@@ -100,3 +106,21 @@ def test_a_run_by_its_name_and_the_latest(told: Run, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RunError, match="there is no run in runs/ yet"):
         Run.latest()
+
+
+class ZMQInteractiveShell:
+    """By the name of this class rich knows that it is in a notebook."""
+
+
+def test_progress_fits_and_is_lines_where_nothing_can_be_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    with automatic(SHORT) as shown:  # that rich misses ipywidgets would be a warning, and so an error
+        assert isinstance(shown, _Lines)
+    assert shown.console.is_jupyter
+    assert shown.console.width == 80
+
+    widgets = ModuleType("ipywidgets")
+    widgets.__spec__ = ModuleSpec("ipywidgets", None)
+    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
+    assert _redraws(shown.console)

@@ -263,7 +263,8 @@ class Experiment(Section):
             for key, value in sorted(mine.items())
             if key != "name"
         ]
-        note = f"{len(self.worlds())} worlds (method x seed x setting); other settings are the default."
+        worlds = f"{(n := len(self.worlds()))} world{'s'[: n != 1]}"
+        note = f"{worlds} (method x seed x setting); other settings are the default."
         return html_table(("", ""), rows, title=f"Experiment {self.name}", note=note, words=("",))
 
     def objects(self) -> dict[str, str]:
