@@ -16,9 +16,10 @@ numbers, each from the start of another slice of axis N:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -34,7 +35,7 @@ from coterie.core.support.toml import flat
 from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Start, State, Tensors
 from coterie.engine.batches import StackedData
-from coterie.engine.memory_budget import device_memory, split_to_fit, world_bytes
+from coterie.engine.memory_budget import Need, device_memory, split_to_fit, world_need
 from coterie.engine.row_slots import RowSlots
 from coterie.experiment import Experiment, World
 from coterie.federation import recorded
@@ -271,6 +272,8 @@ class Stack:
 class Clients:
     """The tensors that change while a run goes on; they change in place only.
 
+    But for the memory of an algorithm with a `close` of its own, which may have others in the closing phase.
+
     Parameters, buffers and optimiser of all algorithms are one tensor each, of which a group's are
     views, so that all clients can step together and each group can mix on its own.
     """
@@ -305,6 +308,22 @@ class Clients:
             take_clients(whole, g.clients)._replace(**its) for g, its in zip(groups, own, strict=True)
         )
         return cls(whole, parts, tuple(_row_slots(g, part) for g, part in zip(groups, parts, strict=True)))
+
+    def close(self, number: int, closed: Callable[[slice], State], step: int) -> None:
+        """Put the memory of the closing phase in place of that of a group, by its number, and write the rest.
+
+        `closed` makes the new states of some clients of the group, `step` of them at a time.
+        """
+        state, memory = self.parts[number], dict[str, Tensor]()
+        n = len(next(iter(state.params.values())))
+        for at in range(0, n, step):
+            some = slice(at, min(at + step, n))
+            new = closed(some)
+            memory = memory or _room(new.memory, n, state.memory)
+            write_clients(state._replace(memory=memory), some, new)
+        if n:
+            state.memory.clear()
+            state.memory.update(memory)
 
     def tensors(self) -> Tensors:
         """Name everything, for a checkpoint."""
@@ -384,8 +403,13 @@ def stacks(
     for ids in together.values():
         needs = [
             sum(
-                world_bytes(worlds[i], federations[i], task, casts[i].most(place), schedules[i].slots, device)
-                for place, task in enumerate(casts[i].tasks)
+                (
+                    world_need(
+                        worlds[i], federations[i], task, casts[i].most(place), schedules[i].slots, device
+                    )
+                    for place, task in enumerate(casts[i].tasks)
+                ),
+                Need(0, 0, 0, 0),
             )
             for i in ids
         ]
@@ -509,9 +533,13 @@ def _row_slots(group: AlgorithmGroup, state: State) -> RowSlots | None:
     return RowSlots.of([m.numbers for m in group.members], slots, state)
 
 
-def _room(tensors: Tensors, clients: int) -> Tensors:
-    """Make room for the tensors of so many clients."""
-    return {k: v.new_empty(clients, *v.shape[1:]) for k, v in tensors.items()}
+def _room(tensors: Tensors, clients: int, there: Mapping[str, Tensor] = MappingProxyType({})) -> Tensors:
+    """Make room for the tensors of so many clients, where there is none yet."""
+
+    def fits(k: str, v: Tensor) -> bool:
+        return k in there and (there[k].shape[1:], there[k].dtype) == (v.shape[1:], v.dtype)
+
+    return {k: there[k] if fits(k, v) else v.new_empty(clients, *v.shape[1:]) for k, v in tensors.items()}
 
 
 def _apart(tensors: Tensors) -> Tensors:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.core.errors import CheckpointError
 from coterie.core.types import Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.distributed.post import AcrossRanks
@@ -21,7 +20,7 @@ from coterie.engine.distributed.wire import Wire
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack
 from coterie.engine.mixed import MixedSimulator, Part, together
-from coterie.engine.simulator import PER_SAMPLE, Simulator, written
+from coterie.engine.simulator import PER_SAMPLE, Simulator, check_names, written
 from coterie.engine.sinks import Progress
 
 __all__ = ["SharedSimulator"]
@@ -94,10 +93,11 @@ class SharedSimulator:
 
     def restore(self, saved: Checkpoint) -> None:
         """Continue from a checkpoint, of which the lead has the tensors."""
-        names = {name for name, _, _ in self._named()}
-        if self._wire.rank == 0 and names != set(saved.tensors):
-            odd = sorted(names ^ set(saved.tensors))
-            raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
+        for part in self.parts:
+            part.close_by(saved.t)
+        if self._wire.rank == 0:
+            later = self._own.later if len(self.parts) > 1 else self.parts[0].later
+            check_names({name for name, _, _ in self._named()}, saved, later)
         for name, own, rows in self._named():
             whole = saved.tensors.get(name)
             if rows is None:
