@@ -81,10 +81,12 @@ def simulate(
 
         def save(simulator: AnySimulator = simulator, number: int = number) -> None:
             tensors, large = simulator.tensors(), simulator.stack.large
-            if ranks.lead:
-                marks = sink.checkpoint_offsets()
-                moment = Checkpoint(fingerprint, data, number, simulator.t, marks, tensors, large)
-                checkpoint.save(_path(sink.path, number), moment)
+            if not ranks.lead:
+                checkpoint.take_part(tensors)
+                return
+            marks = sink.checkpoint_offsets()
+            moment = Checkpoint(fingerprint, data, number, simulator.t, marks, {}, large)
+            checkpoint.save(_path(sink.path, number), moment, tensors)
 
         if saved:
             simulator.restore(saved)

@@ -7,6 +7,7 @@ Each process takes the local steps of its own clients and lets its own stars mix
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from coterie.engine.layout import Stack
 from coterie.engine.mixed import MixedSimulator, Part, together
 from coterie.engine.simulator import PER_SAMPLE, Simulator, check_names, written
 from coterie.engine.sinks import Progress
+from coterie.storage.tensors import Pieces
 
 __all__ = ["SharedSimulator"]
 
@@ -82,13 +84,15 @@ class SharedSimulator:
         """False between an exchange and its broadcast."""
         return self._own.settled
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Gather everything that changes, as one process would name it; empty but at the lead."""
-        found = {}
+    def tensors(self) -> dict[str, Tensor | Pieces]:
+        """Name everything that changes as one process would; pieces are gathered while all read them."""
+        found: dict[str, Tensor | Pieces] = {}
         for name, own, rows in self._named():
-            whole = own if rows is None else rows.gather(self._wire, own)
-            if whole is not None and self._wire.rank == 0:
-                found[name] = whole
+            if rows is None:
+                found[name] = own
+            else:
+                shape = torch.Size([len(rows.order), *own.shape[1:]])
+                found[name] = Pieces(own.dtype, shape, partial(rows.gather, self._wire, own))
         return found
 
     def restore(self, saved: Checkpoint) -> None:

@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
 from torch import Tensor
 
 from coterie.core.types import State
@@ -125,7 +124,7 @@ class StateFolder:
         }
         try:
             files.save(self.path, FORMAT, facts, tensors(saved.now.state), secret=True, former=self.former)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             raise PeerError(
                 f"cannot save the model in {self.path}: {getattr(error, 'strerror', None) or error}; the one "
                 "saved before it, if any, is untouched, and learning goes on in memory; make room on the disk"
