@@ -47,6 +47,7 @@ __all__ = [
     "Clients",
     "Stack",
     "WorldSlot",
+    "first_client",
     "parts_stacks",
     "stacks",
     "take_clients",
@@ -231,7 +232,7 @@ class Stack:
     def _start(self, member: WorldSlot, width: int, first: FirstModel) -> Start:
         """Make what the clients of one world begin with."""
         how, slots = member.world.experiment.train.init, member.schedule.slots
-        clients = member.numbers.tolist() if how == "independent" else [0]
+        clients = member.numbers.tolist() if how == "independent" and member.size else [0]
         models = [first(how, member.world.seed, client) for client in clients]
         proxy = first_proxy(self.task, how, member.world.seed)
         everybody = slots == member.schedule.clients
@@ -316,14 +317,13 @@ class Clients:
         """
         state, memory = self.parts[number], dict[str, Tensor]()
         n = len(next(iter(state.params.values())))
-        for at in range(0, n, step):
+        for at in range(0, max(1, n), step):
             some = slice(at, min(at + step, n))
             new = closed(some)
             memory = memory or _room(new.memory, n, state.memory)
             write_clients(state._replace(memory=memory), some, new)
-        if n:
-            state.memory.clear()
-            state.memory.update(memory)
+        state.memory.clear()
+        state.memory.update(memory)
 
     def tensors(self) -> Tensors:
         """Name everything, for a checkpoint."""
@@ -364,10 +364,19 @@ class Cast(NamedTuple):
     """Which of the processes this is, if several share the clients."""
     ranks: int = 1
 
-    def clients(self, place: int) -> Tensor:
-        """Number the clients of this process that have one of the architectures, `[m]`, ascending."""
+    def clients(self, place: int, rank: int | None = None) -> Tensor:
+        """Number the clients of this process, or of that one, that have one of the architectures, `[m]`.
+
+        Of each architecture they have consecutive clients, as many as the others or one more; who has one
+        more of the next goes on where this one ended, so that it is so of all clients, too.
+        """
+        rank = self.rank if rank is None else rank
         every = self.everybody(place)
-        return every[len(every) * self.rank // self.ranks : len(every) * (self.rank + 1) // self.ranks]
+        each, more = divmod(len(every), self.ranks)
+        begin = sum(len(self.everybody(before)) for before in range(place)) % self.ranks
+        luckier = [(r - begin) % self.ranks < more for r in range(self.ranks)]
+        first = each * rank + sum(luckier[:rank])
+        return every[first : first + each + luckier[rank]]
 
     def everybody(self, place: int) -> Tensor:
         """Number all clients that have one of the architectures."""
@@ -545,6 +554,13 @@ def _room(tensors: Tensors, clients: int, there: Mapping[str, Tensor] = MappingP
 def _apart(tensors: Tensors) -> Tensors:
     """Copy: an algorithm may start with one tensor under two names, or one for all clients."""
     return {k: v.clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
+
+
+def first_client(state: State) -> State:
+    """Take the first client's tensors, without an axis of clients; zeros if there is nobody."""
+    return State(
+        *({k: v[0] if len(v) else v.new_zeros(v.shape[1:]) for k, v in part.items()} for part in state)
+    )
 
 
 def take_clients(state: State, index: Tensor | slice | int | None) -> State:

@@ -157,6 +157,8 @@ class Part(NamedTuple):
 
 def together(rows: Sequence[dict[str, Any]], parts: Sequence[Part]) -> dict[str, Any]:
     """Make one row of a world of those of its parts, lists in the order of its clients."""
+    some = [(row, part) for row, part in zip(rows, parts, strict=True) if part.size]
+    rows, parts = [row for row, _ in some], [part for _, part in some]
     order = torch.cat([part.numbers for part in parts]).argsort().tolist()
     clients = sum(part.size for part in parts)
     row: dict[str, Any] = {}

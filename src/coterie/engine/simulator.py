@@ -34,7 +34,7 @@ from coterie.engine.execution import (
     client_ranges,
     uses_default_step,
 )
-from coterie.engine.layout import Clients, Stack, take_clients, write_clients
+from coterie.engine.layout import Clients, Stack, first_client, take_clients, write_clients
 from coterie.engine.memory_budget import at_once, chunk_size, models_carried, nbytes
 from coterie.engine.population import over_all
 from coterie.engine.sinks import Progress
@@ -119,7 +119,7 @@ class Simulator:
         self._met: Meetings = {}
         most = [self._closed_of(i, slice(0, 1)) for i in range(len(stack.groups))]
         self.carried = [
-            models_carried(take_clients(state, 0), m.schedule.slots)
+            models_carried(first_client(state), m.schedule.slots)
             for group, state in zip(stack.groups, most, strict=True)
             for m in group.members
         ]
@@ -155,7 +155,7 @@ class Simulator:
         self._closed = True
         for i in self._closing:
             state = self.clients.parts[i]
-            size = chunk_size(3 * sum(map(nbytes, take_clients(state, 0))), self.stack.device)
+            size = chunk_size(3 * sum(map(nbytes, first_client(state))), self.stack.device)
             self.clients.close(i, partial(self._closed_of, i), size)
         if self._closing:
             self.most = min(self.most, self._at_once())
@@ -170,7 +170,7 @@ class Simulator:
         carried += sum(nbytes(state.memory) + nbytes(state.rows) for state in self.clients.parts)
         pool, batch = self.stack.data.pool, self.experiment.train.batch
         sample = batch * pool[0].numel() * pool.element_size()
-        own = take_clients(self.clients.whole, 0)
+        own = first_client(self.clients.whole)
         return at_once(self.stack.size, carried, own, sample, self.stack.device)
 
     def _closed_of(self, number: int, inside: slice) -> State:
@@ -308,7 +308,7 @@ class Simulator:
     def _settle(self, t: int, learns: Tensor | None) -> None:
         """Let those clients that learned at t, of algorithms that do so, look back on that step."""
         for group, state in self._settling:
-            size = chunk_size(3 * sum(map(nbytes, take_clients(state, 0))), self.stack.device)
+            size = chunk_size(3 * sum(map(nbytes, first_client(state))), self.stack.device)
             first, end = group.clients.start, group.clients.stop
             for a in range(first, end, size):
                 block = slice(a, min(a + size, end))
@@ -434,6 +434,8 @@ class Simulator:
     def _blocks(self, part: ClientRange) -> Iterator[slice]:
         """Cut a range into blocks that fit the cache; equal if they can be, since each size is compiled."""
         first, n = part.clients.start, part.clients.stop - part.clients.start
+        if not n:
+            return iter(())
         if self.stack.device.type != "cpu":
             return (slice(first + a, first + min(a + self.most, n)) for a in range(0, n, self.most))
         model = sum(v[0].numel() * v.element_size() for v in part.state.params.values())
