@@ -60,6 +60,8 @@ def simulate(
     sink.truncate_to(saved.mark if saved else {})
     facts = plan.experiment.task_kind.facts(plan.experiment.task.name)
     sink.describe(*described(plan.worlds, plan.federations), facts)
+    if ranks.count > 1:
+        plan.federations.clear()  # of all clients: the stacks have those of their own
     if watcher:
         watcher.begun()
 
