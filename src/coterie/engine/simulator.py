@@ -34,6 +34,7 @@ from coterie.engine.execution import (
     client_ranges,
     uses_default_step,
 )
+from coterie.engine.heap import keep_freed_memory
 from coterie.engine.layout import Clients, Stack, first_client, take_clients, write_clients
 from coterie.engine.memory_budget import at_once, chunk_size, models_carried, nbytes
 from coterie.engine.population import over_all
@@ -92,6 +93,8 @@ class Simulator:
         self._closed = False
         """The memory of the closing phase is laid out."""
         self.threads = torch.get_num_threads() if execution.side_by_side and stack.device.type == "cpu" else 1
+        if execution.side_by_side and stack.device.type == "cpu":
+            keep_freed_memory()  # which a convolution has much of
         # A convolution of one client does not fill several cores; several of them at once do.
         self._pool = ThreadPoolExecutor(self.threads, "coterie", _one_core) if self.threads > 1 else None
         self.most = self._at_once()
