@@ -160,6 +160,8 @@ def life(
     states, info = exchanged("adopt", 4, states, Inbox(broadcasts, w.heard[:, :1], w.slots[:, :1]))
     yield states, info
     for t, batch in enumerate(w.batches[2:], 5):  # the last one is in the closing phase
+        if t == LAST + 1:
+            states = called(type(algorithm).close, "close", t, states)
         states, info = called(type(algorithm).local, "local", t, states, batch)
         if t > LAST:
             states = called(type(algorithm).settle, "settle", t, states)
@@ -359,10 +361,16 @@ def nothing_modified(algorithm: Algorithm) -> None:
     batch, asked = pick(w.batches[2], 0), pick(moment(w, "question", 3), 0)
     question = algorithm.question(w.task, state, probe, asked)
     given = (state, box, told, probe, batch, question)
+
+    def closed() -> State:
+        return algorithm.close(w.task, state, pick(moment(w, "close", LAST + 1), 0))
+
     before, template = clone(given), copy.deepcopy(w.task.model.state_dict())
     first, second = (
         (
             algorithm.local(w.task, state, batch, pick(moment(w, "local", 5), 0)),
+            algorithm.settle(w.task, closed(), pick(moment(w, "settle", LAST + 1), 0)),
+            algorithm.predict(w.task, closed(), probe.x, probe),
             algorithm.ask(w.task, state, Reachable(box.slot, box.heard), pick(moment(w, "ask", 3), 0)),
             algorithm.question(w.task, state, probe, asked),
             algorithm.reply(w.task, state, question, probe, pick(moment(w, "offer", 3), 0)),
@@ -379,7 +387,10 @@ def nothing_modified(algorithm: Algorithm) -> None:
 
 
 def shape_of_state(algorithm: Algorithm) -> None:
-    """A State keeps its names, shapes and dtypes for life, and is finite; messages are numbers."""
+    """A State keeps its names, shapes and dtypes for life, but for the closing phase's memory, and is finite.
+
+    Messages are numbers.
+    """
     for dtype in (torch.float32, torch.float64):
         w = world(dtype)
         trace = usual_life(algorithm) if dtype == torch.float64 else lived(algorithm, w)
@@ -392,7 +403,9 @@ def shape_of_state(algorithm: Algorithm) -> None:
             }
             for s in states
         ]
-        assert all(shape == shapes[0] for shape in shapes)
+        *before, closing = shapes
+        assert all(shape == shapes[0] for shape in before)
+        assert _without_memory(closing) == _without_memory(shapes[0])
         assert all(v.shape[:2] == (M, M) for v in states[0].rows.values())
         assert all(v.isfinite().all() for part in states[-1] for v in part.values())
         given = pick(states[-1], 0), pick(w.probes, 0), pick(moment(w, "offer", 7), 0)
@@ -502,6 +515,10 @@ def _written(messages: Message, k: int, content: float) -> Message:
     for tensor in written.values():
         tensor[k] = content
     return written
+
+
+def _without_memory(shapes: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in shapes.items() if not k.startswith("memory/")}
 
 
 def _floats(algorithm: Algorithm) -> dict[str, float]:

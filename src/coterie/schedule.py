@@ -224,6 +224,10 @@ class Schedule:
         """Tell whether t is in the closing phase, the last part of the run, which is local only."""
         return t > self.last
 
+    def closes(self, t: int) -> bool:
+        """Tell whether t is the first iteration of the closing phase."""
+        return t == self.last + 1
+
     def phase(self, t: int) -> Phase:
         if self._exchanges(t):
             return "exchange"

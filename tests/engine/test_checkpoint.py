@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import errno
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from coterie.core.errors import CheckpointError, RunError
 from coterie.engine.checkpoint import FORMAT, Checkpoint, load, save
 from coterie.storage import tensors as saved
+from tests.disk import full_after
 from tests.engine.small import experiment, hard, simulator
 from tests.trees import clone, same
 
@@ -37,25 +40,42 @@ def test_it_comes_back_to_the_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there_before", [True, False])
-@pytest.mark.parametrize("half_written", [True, False])
-def test_a_full_disk_costs_only_the_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there_before: bool, half_written: bool
-) -> None:
+@pytest.mark.parametrize("room", [0, 100, 600])
+def test_a_full_disk_costs_only_the_new_one(tmp_path: Path, there_before: bool, room: int) -> None:
     file = tmp_path / "c.safetensors"
     if there_before:
         save(file, MOMENT)
 
-    def full(_tensors: Any, path: Path, _meta: Any) -> NoReturn:
-        if half_written:
-            Path(path).write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("coterie.storage.tensors.save_file", full)
-    with pytest.raises(RunError, match=r"No space left.*make room and continue with --resume"):
+    with (
+        full_after(room),
+        pytest.raises(RunError, match=r"File too large.*make room and continue with --resume"),
+    ):
         save(file, MOMENT._replace(t=18))
     assert [p.name for p in tmp_path.iterdir()] == (["c.safetensors"] if there_before else [])
     if there_before:
         assert load(file, "feed", "beef").t == 17
+
+
+def test_what_is_written_in_pieces_is_what_is_written_at_once(tmp_path: Path) -> None:
+    """Rows come one by one, tensors in the order of their names; a file that lacks some is not written."""
+    whole, pieces = tmp_path / "whole", tmp_path / "pieces"
+    save(whole, MOMENT)
+    asked: list[str] = []
+
+    def read(name: str, rows: int) -> Iterator[torch.Tensor]:
+        asked.append(name)
+        return iter(TENSORS[name][:rows, None].unbind() if TENSORS[name].dim() else [TENSORS[name][None]])
+
+    def parts(rows: int) -> dict[str, saved.Pieces]:
+        return {k: saved.Pieces(v.dtype, v.shape, partial(read, k, rows)) for k, v in TENSORS.items()}
+
+    save(pieces, MOMENT, parts(9))
+    assert pieces.read_bytes() == whole.read_bytes()
+    assert asked == sorted(TENSORS)
+    with pytest.raises(ValueError, match="'memory/0/again' are not as large"):
+        save(pieces, MOMENT, parts(1))
+    with safe_open(pieces, framework="pt") as file:
+        same({k: file.get_tensor(k) for k in file.keys()}, TENSORS)  # noqa: SIM118
 
 
 def test_a_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from coterie.core.types import Tensors
 from coterie.engine.execution import VmapExecution
 from coterie.engine.layout import WorldSlot
-from coterie.engine.memory_budget import world_bytes
+from coterie.engine.memory_budget import Need, world_need
 from coterie.engine.mixed import MixedSimulator
 from coterie.engine.plan import prepare
 from coterie.engine.runner import simulate
@@ -140,12 +140,13 @@ def test_rows_are_counted_as_they_are() -> None:
     plan = prepare(experiment(**MEETING, methods=["FedAvg", "KD-PDFL"], dtype="float32"))
     (stack,) = plan.stacks
 
-    def counted(member: WorldSlot, slots: int) -> int:
-        return world_bytes(member.world, member.federation, stack.task, 1, slots, stack.device)
+    def counted(member: WorldSlot, slots: int) -> Need:
+        return world_need(member.world, member.federation, stack.task, 1, slots, stack.device)
 
     need = [counted(m, m.schedule.slots) for m in stack.members]
     every = [counted(m, 2100) for m in stack.members]
     model = sum(p.numel() for p in stack.task.model.parameters())
-    assert need[1] - need[0] == 4 * (model + 1) + (2 * 4 + 8) * 64 - 4 * 64  # FedAvg begins with a row, too
-    assert every[1] - need[1] == 2 * 4 * (2100 - 64) - 8 * 64
+    more = [mine.carried - usual.carried for mine, usual in ((need[1], need[0]), (every[1], need[1]))]
+    assert more == [(2 * 4 + 8) * 64 - 4 * 64, 2 * 4 * (2100 - 64) - 8 * 64]  # FedAvg begins with a row, too
+    assert [own.closing - own.carried for own in need] == [0, 4 * (model + 1)]  # the mean, and its steps
     assert torch.tensor([m.schedule.slots for m in stack.members]).tolist() == [64, 64]

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from coterie.core.errors import CheckpointError, RunError
 from coterie.engine.plan import Plan, prepare
 from coterie.engine.runner import simulate
 from coterie.experiment import Experiment
+from coterie.storage import tensors as saved
 from tests.engine.recording import Recording, Watcher
 from tests.engine.small import EVERY_METHOD, KINDS, hard, outcome
 from tests.trees import same
@@ -60,6 +62,29 @@ def test_stopped_after_every_event(tmp_path: Path, make: Any, stacks: int) -> No
         stops += 1
     assert stops > 8  # between an exchange and its broadcast it does not stop
     equal(recording, want, plan)
+
+
+def test_a_checkpoint_in_which_the_closing_phase_had_its_memory_from_the_beginning(tmp_path: Path) -> None:
+    """As version 0.2 wrote them: the mean of a method was there, all zeros or the first model, and unused."""
+    plan = prepare(hard(methods=["KD-PDFL", "FedAvg"]))
+    want = run(plan, tmp_path / "whole")
+    recording = run(plan, tmp_path / "stopped", stop=partial(_second, itertools.count()))
+    (path,) = recording.path.glob("checkpoint-*")
+    form, facts, tensors = saved.load(path, "coterie-checkpoint-3")
+    assert not any(name.startswith("memory/") for name in tensors)
+    late = {name for name in checkpoint_names(tmp_path / "whole") if name.startswith("memory/")}
+    old = {name: torch.ones(4) for name in late}
+    saved.save(path, str(form), facts, tensors | old)
+    run(prepare(hard(methods=["KD-PDFL", "FedAvg"])), recording.path, recording, resume=True)
+    equal(recording, want, plan)
+    saved.save(path, str(form), facts, tensors | {"memory/9/other": torch.ones(4)})
+    with pytest.raises(CheckpointError, match=r"tensors differ: \['memory/9/other'\]"):
+        run(prepare(hard(methods=["KD-PDFL", "FedAvg"])), recording.path, recording, resume=True)
+
+
+def checkpoint_names(folder: Path) -> set[str]:
+    (path,) = folder.glob("checkpoint-*")
+    return set(saved.load(path, "coterie-checkpoint-3").tensors)
 
 
 @pytest.mark.parametrize("after", [1, 4, 9])

@@ -12,7 +12,7 @@ from coterie.peer.app import client_of
 from coterie.peer.config import PeerConfig
 from coterie.peer.membership.directory import StaticDirectory
 from coterie.peer.node import Node
-from coterie.peer.persistence.checkpoint import StateFolder
+from coterie.peer.persistence.checkpoint import Closed, StateFolder
 from coterie.peer.persistence.life import Life
 from tests.peer.in_memory import InMemoryNetwork
 from tests.waiting import eventually
@@ -60,7 +60,7 @@ class Peer:
         self.folder = StateFolder.open(config.state)
         client = client_of(config, self.name, config.data_folder(config.state), self.folder)
         directory = StaticDirectory(config.peers, self.name)
-        life = Life.open(self.folder, self.name, config.run, client.first(), wall)
+        life = Life.open(self.folder, self.name, config.run, client.first(), wall, then=Closed.of(client))
         self.node = Node(self.name, config, client, self.folder, directory, life, "wards")
         self.node.begin()
         self.stop = asyncio.Event()

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from coterie.core.types import State
 from coterie.peer.errors import PeerError
 from coterie.peer.learning.client import Snapshot
-from coterie.peer.persistence.checkpoint import FORMAT, Checkpoint, StateFolder, tensors
+from coterie.peer.persistence.checkpoint import FORMAT, Checkpoint, Closed, StateFolder, tensors
 from coterie.peer.transport.base import Version
 from coterie.storage.atomic import temporary_path
 from tests.disk import full_after
@@ -214,4 +214,24 @@ def test_weights_that_would_be_refused_from_others(tmp_path: Path, part: str, va
     found = store.load("p0", "main", like)
     assert found is not None
     assert found.now.version == Version(2, 6)
+    store.close()
+
+
+def test_in_the_closing_phase_a_state_may_have_other_memory(tmp_path: Path) -> None:
+    """Until version 0.2 that memory was there from the beginning: then it is left out."""
+    store, last = StateFolder.open(tmp_path), 4
+    closed = state()._replace(memory={"mean": torch.ones(2)})
+    then = Closed(last, closed)
+    for t, kept in ((last, state()), (last + 1, closed)):
+        store.save(saved()._replace(now=Snapshot(Version(2, 5), t, kept)))
+        found = store.load("p0", "main", state(), then)
+        assert found is not None
+        same(found.now.state, kept)
+    store.save(saved()._replace(now=Snapshot(Version(2, 5), last, closed)))
+    found = store.load("p0", "main", state(), then)
+    assert found is not None
+    same(found.now.state, state())
+    store.save(saved()._replace(now=Snapshot(Version(2, 5), last + 1, state())))
+    with pytest.raises(PeerError, match="'memory/mean' should be"):
+        store.load("p0", "main", state(), then)
     store.close()

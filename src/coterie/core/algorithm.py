@@ -2,6 +2,7 @@
 
     init      make the state that this client carries         before the first iteration
     local     take one local step                             every ordinary iteration
+    close     take up what the closing phase needs            once, before its first step
     settle    look back on that step; as a rule do nothing    in the closing phase, after each
     ask       choose whom to ask of those in reach            t ≡ 0 (mod T_ex), the star
     question  make what they are asked; as a rule nothing     t ≡ 0 (mod T_ex), the star
@@ -91,6 +92,14 @@ class Algorithm(ABC):
     def local(self, task: Task, state: State, batch: Batch, ctx: Context) -> tuple[State, Info]:
         """Take one local step; `Info` must hold the `loss`."""
         return task.step(state, batch)
+
+    def close(self, task: Task, state: State, ctx: Context) -> State:
+        """Change the state before the first step of the closing phase; `memory` may have other tensors then.
+
+        What only the closing phase needs, such as a mean of models, is best begun here: until then there is
+        no room taken for it. So `model` and `predict` must do without it.
+        """
+        return state
 
     def settle(self, task: Task, state: State, ctx: Context) -> State:
         """Change the state after a local step of the closing phase."""

@@ -31,7 +31,9 @@ __all__ = [
 Number: TypeAlias = int | Tensor
 Rates: TypeAlias = tuple[float | Tensor, float | Tensor]
 """The size of local steps before the closing phase, and in it."""
-Purpose: TypeAlias = Literal["init", "local", "settle", "ask", "question", "offer", "mix", "adopt", "attack"]
+Purpose: TypeAlias = Literal[
+    "init", "local", "close", "settle", "ask", "question", "offer", "mix", "adopt", "attack"
+]
 """The call that a context is made for; a reply's is that of an offer."""
 
 

@@ -47,8 +47,8 @@ class Context(NamedTuple):
     every: Tensor
     """`[]` int64: T_ex, iterations from one exchange to the next."""
     key: Tensor
-    """`[]` int64: differs by seed, call (`init`, `local`, `settle`, `ask`, `question`, `offer`, `mix`,
-    `adopt`), t and client."""
+    """`[]` int64: differs by seed, call (`init`, `local`, `close`, `settle`, `ask`, `question`, `offer`,
+    `mix`, `adopt`), t and client."""
     lr: Tensor
     """`[]`: the size of a local step by the settings, which is another one in the closing phase."""
 
@@ -82,7 +82,9 @@ class State(NamedTuple):
     buffers: Tensors
     optim: Tensors
     memory: Tensors
-    """Tensors that the algorithm itself remembers, such as a second model; private, never sent."""
+    """Tensors that the algorithm itself remembers, such as a second model; private, never sent.
+
+    The same for life, but that `close` may put others in their place."""
     rows: Tensors
     """`[M, ...]` each: memories of each neighbour, such as the client's row of W; private, never sent.
 

@@ -79,6 +79,11 @@ class ValidatingAlgorithm(Algorithm):
         _of_shape(what, info, "loss", [])
         return new, info
 
+    def close(self, task: Task, state: State, ctx: Context) -> State:
+        what, given = f"{self.its}: close", self.inner.close(task, state, ctx)
+        memory = given.memory if isinstance(given, State) else {}
+        return _same_state(what, given, state._replace(memory=_dict(f"{what}: memory", memory)))
+
     def settle(self, task: Task, state: State, ctx: Context) -> State:
         return _same_state(f"{self.its}: settle", self.inner.settle(task, state, ctx), state)
 

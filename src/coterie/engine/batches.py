@@ -110,6 +110,7 @@ class StackedData:
         for f, seed, share, who in zip(
             federations, seeds, shares, torch.split(client, sizes.tolist()), strict=True
         ):
+            share = share if len(who) else 0.0
             if share and (its := (id(f.train), seed)) not in shuffled:
                 shuffled[its] = _shuffled(f.train, seed, who)
             trains.append(shuffled[its] if share else f.train)
@@ -149,6 +150,12 @@ class StackedData:
         """Copy inputs and labels at positions of a split."""
         rows, labels = self.pool_rows(part, at)
         return self.inputs(rows), labels
+
+    def blank_probe(self) -> Probe:
+        """Make a probe of one sample, all zeros, of nobody."""
+        rows = torch.zeros(1, dtype=torch.int64, device=self.pool.device)
+        y, mask = self.train.label.new_zeros(1, *self.train.label.shape[1:]), rows == 0
+        return Probe(0 * self.inputs(rows), y, mask, mask[0].to(self.dtype), ~mask)
 
     def probe(self, clients: Tensor, t: int | Tensor, most: int | None = None) -> Probe:
         """Gather the probes of some clients `[n]` of axis N, given on the host.

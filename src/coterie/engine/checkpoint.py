@@ -6,16 +6,17 @@ the append-only files of the run had been written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from safetensors import SafetensorError
+from torch import Tensor
 
 from coterie.core.errors import CheckpointError, RunError
 from coterie.core.types import Tensors
 from coterie.storage import tensors as saved
 
-__all__ = ["Checkpoint", "load", "save"]
+__all__ = ["Checkpoint", "load", "save", "take_part"]
 
 FORMAT = "coterie-checkpoint-3"
 
@@ -38,12 +39,22 @@ class Checkpoint(NamedTuple):
     many was bounded, there was no such mark."""
 
 
-def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Put it in place of the one before."""
+def take_part(tensors: Mapping[str, Tensor | saved.Pieces]) -> None:
+    """Give another process the pieces of tensors that it saves, in the order in which it asks for them."""
+    for name in sorted(tensors):
+        one = tensors[name]
+        for _ in one.read() if isinstance(one, saved.Pieces) else ():
+            pass
+
+
+def save(
+    path: Path, checkpoint: Checkpoint, tensors: Mapping[str, Tensor | saved.Pieces] | None = None
+) -> None:
+    """Put it in place of the one before; `tensors`: instead of its own, if there are pieces among them."""
     facts = {k: v for k, v in checkpoint._asdict().items() if k != "tensors" and (v or k != "large")}
     try:
-        saved.save(path, FORMAT, facts, checkpoint.tensors)
-    except (OSError, SafetensorError) as error:
+        saved.save(path, FORMAT, facts, checkpoint.tensors if tensors is None else tensors)
+    except OSError as error:
         raise RunError(
             f"cannot write the checkpoint {path}: {error}; the one before it, if any, is untouched; "
             "make room and continue with --resume"

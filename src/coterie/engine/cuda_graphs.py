@@ -43,6 +43,10 @@ class Recorder:
         self._refused: set[Hashable] = set()
         """Work in which something cannot be recorded, such as a look at a tensor's value."""
 
+    def forget(self) -> None:
+        """Record anew: work has other tensors from now on."""
+        self._recordings.clear()
+
     def replay(self, name: Hashable, work: Work, *given: Tensor) -> Tensors | None:
         """Do the work on these tensors; `name` stands for all else that the work depends on.
 

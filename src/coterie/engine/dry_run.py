@@ -103,7 +103,10 @@ def _try_clients(stack: Stack, group: AlgorithmGroup, task: Task) -> None:
     validate_outputs(task, one, logits, x[0], y[0], names)
     attempt("predict", state, x, probe)
     state = attempt("local", state, batch, ctx("local"))[0]
-    state = attempt("settle", state, ctx("settle"))
+    closed = attempt("close", state, ctx("close"))
+    attempt("predict", attempt("settle", closed, ctx("settle")), x, probe)
+    if group.overrides("close") and group.overrides("local"):
+        attempt("local", closed, batch, ctx("local"))
     offers: Message = attempt("offer", state, probe, ctx("offer"))
     replies = offers
     if group.algorithm.answers:

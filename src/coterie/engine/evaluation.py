@@ -15,7 +15,7 @@ from coterie.core.tasks.task import Task
 from coterie.core.types import State, Tensors
 from coterie.engine.analytic import analytic_model
 from coterie.engine.batches import SplitIndex, StackedData
-from coterie.engine.layout import AlgorithmGroup, Clients, Stack, take_clients
+from coterie.engine.layout import AlgorithmGroup, Clients, Stack, first_client, take_clients
 from coterie.engine.memory_budget import chunk_size, nbytes
 
 __all__ = ["Predictor", "measure", "measurements", "predictors", "tested", "verdicts"]
@@ -49,8 +49,8 @@ def predictors(stack: Stack, clients: Clients, t: int) -> Iterator[Predictor]:
         return
     for group, whole in zip(stack.groups, clients.parts, strict=True):
         first, size = group.clients.start, group.clients.stop - group.clients.start
-        step = chunk_size(sum(map(nbytes, take_clients(whole, 0)[:2])), stack.device)
-        for at in range(0, size, step if group.overrides("model") else size):
+        step = chunk_size(sum(map(nbytes, first_client(whole)[:2])), stack.device)
+        for at in range(0, max(1, size), step if group.overrides("model") else max(1, size)):
             inside = slice(at, min(at + step, size) if group.overrides("model") else size)
             some, state = slice(first + inside.start, first + inside.stop), take_clients(whole, inside)
             model = tested(group._replace(hyper={k: v[inside] for k, v in group.hyper.items()}), state)
@@ -137,6 +137,8 @@ def _measured(task: Task, data: StackedData, look: _Look) -> Tensors:
 def _looks(task: Task, data: StackedData, split: SplitIndex, predictor: Predictor) -> Iterator[_Look]:
     """Look at all samples of a split, some clients at a time."""
     first, last = predictor.clients.start, predictor.clients.stop
+    if first == last:
+        return
     width = int(split.count[predictor.clients].max())
     if not width:
         return

@@ -166,9 +166,10 @@ class VmapExecution(Execution):
         self._own = _PerThread(task, gradients)
 
     def step(self, group: AlgorithmGroup, given: LocalStep) -> tuple[State, Tensor]:
-        steps, key = self._own.steps, (id(group), given.learns is None)
         parts = given.hyper, *given.state, *given.batch, *given.ctx
         leaves, layout = flatten(parts if given.learns is None else (*parts, given.learns))
+        # In the closing phase its memory may be another one.
+        steps, key = self._own.steps, (id(group), given.learns is None, *given.state.memory)
         if key not in steps:
             step = vmap(partial(_flat_step, self._own.task, group, layout))
             steps[key] = torch.compile(step, dynamic=False) if self.compiled else step
@@ -198,7 +199,7 @@ class _PerThread(threading.local):
         self.task = dataclasses.replace(task)
         if gradients:
             self.task = dataclasses.replace(task, backend=AnalyticBackend(self.task, gradients))
-        self.steps: dict[tuple[int, bool], Callable[..., tuple[Tensor, ...]]] = {}
+        self.steps: dict[tuple[object, ...], Callable[..., tuple[Tensor, ...]]] = {}
 
 
 def _flat_step(task: Task, group: AlgorithmGroup, layout: Layout, *leaves: Tensor) -> tuple[Tensor, ...]:

@@ -96,7 +96,7 @@ def save(file: Path, models: Models) -> None:
     """Write the models of all worlds of a stack and those together with it."""
     try:
         saved.save(file, FORMAT, {"cards": models.cards, "clients": models.clients}, models.tensors)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         raise RunError(
             f"cannot write the final models {file}: {error}; make room and continue with --resume, or do "
             "without them: --no-models"

@@ -16,9 +16,10 @@ numbers, each from the start of another slice of axis N:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -34,7 +35,7 @@ from coterie.core.support.toml import flat
 from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Start, State, Tensors
 from coterie.engine.batches import StackedData
-from coterie.engine.memory_budget import device_memory, split_to_fit, world_bytes
+from coterie.engine.memory_budget import Need, device_memory, split_to_fit, world_need
 from coterie.engine.row_slots import RowSlots
 from coterie.experiment import Experiment, World
 from coterie.federation import recorded
@@ -46,6 +47,7 @@ __all__ = [
     "Clients",
     "Stack",
     "WorldSlot",
+    "first_client",
     "parts_stacks",
     "stacks",
     "take_clients",
@@ -230,7 +232,7 @@ class Stack:
     def _start(self, member: WorldSlot, width: int, first: FirstModel) -> Start:
         """Make what the clients of one world begin with."""
         how, slots = member.world.experiment.train.init, member.schedule.slots
-        clients = member.numbers.tolist() if how == "independent" else [0]
+        clients = member.numbers.tolist() if how == "independent" and member.size else [0]
         models = [first(how, member.world.seed, client) for client in clients]
         proxy = first_proxy(self.task, how, member.world.seed)
         everybody = slots == member.schedule.clients
@@ -271,6 +273,8 @@ class Stack:
 class Clients:
     """The tensors that change while a run goes on; they change in place only.
 
+    But for the memory of an algorithm with a `close` of its own, which may have others in the closing phase.
+
     Parameters, buffers and optimiser of all algorithms are one tensor each, of which a group's are
     views, so that all clients can step together and each group can mix on its own.
     """
@@ -305,6 +309,21 @@ class Clients:
             take_clients(whole, g.clients)._replace(**its) for g, its in zip(groups, own, strict=True)
         )
         return cls(whole, parts, tuple(_row_slots(g, part) for g, part in zip(groups, parts, strict=True)))
+
+    def close(self, number: int, closed: Callable[[slice], State], step: int) -> None:
+        """Put the memory of the closing phase in place of that of a group, by its number, and write the rest.
+
+        `closed` makes the new states of some clients of the group, `step` of them at a time.
+        """
+        state, memory = self.parts[number], dict[str, Tensor]()
+        n = len(next(iter(state.params.values())))
+        for at in range(0, max(1, n), step):
+            some = slice(at, min(at + step, n))
+            new = closed(some)
+            memory = memory or _room(new.memory, n, state.memory)
+            write_clients(state._replace(memory=memory), some, new)
+        state.memory.clear()
+        state.memory.update(memory)
 
     def tensors(self) -> Tensors:
         """Name everything, for a checkpoint."""
@@ -345,10 +364,19 @@ class Cast(NamedTuple):
     """Which of the processes this is, if several share the clients."""
     ranks: int = 1
 
-    def clients(self, place: int) -> Tensor:
-        """Number the clients of this process that have one of the architectures, `[m]`, ascending."""
+    def clients(self, place: int, rank: int | None = None) -> Tensor:
+        """Number the clients of this process, or of that one, that have one of the architectures, `[m]`.
+
+        Of each architecture they have consecutive clients, as many as the others or one more; who has one
+        more of the next goes on where this one ended, so that it is so of all clients, too.
+        """
+        rank = self.rank if rank is None else rank
         every = self.everybody(place)
-        return every[len(every) * self.rank // self.ranks : len(every) * (self.rank + 1) // self.ranks]
+        each, more = divmod(len(every), self.ranks)
+        begin = sum(len(self.everybody(before)) for before in range(place)) % self.ranks
+        luckier = [(r - begin) % self.ranks < more for r in range(self.ranks)]
+        first = each * rank + sum(luckier[:rank])
+        return every[first : first + each + luckier[rank]]
 
     def everybody(self, place: int) -> Tensor:
         """Number all clients that have one of the architectures."""
@@ -384,8 +412,13 @@ def stacks(
     for ids in together.values():
         needs = [
             sum(
-                world_bytes(worlds[i], federations[i], task, casts[i].most(place), schedules[i].slots, device)
-                for place, task in enumerate(casts[i].tasks)
+                (
+                    world_need(
+                        worlds[i], federations[i], task, casts[i].most(place), schedules[i].slots, device
+                    )
+                    for place, task in enumerate(casts[i].tasks)
+                ),
+                Need(0, 0, 0, 0),
             )
             for i in ids
         ]
@@ -509,14 +542,25 @@ def _row_slots(group: AlgorithmGroup, state: State) -> RowSlots | None:
     return RowSlots.of([m.numbers for m in group.members], slots, state)
 
 
-def _room(tensors: Tensors, clients: int) -> Tensors:
-    """Make room for the tensors of so many clients."""
-    return {k: v.new_empty(clients, *v.shape[1:]) for k, v in tensors.items()}
+def _room(tensors: Tensors, clients: int, there: Mapping[str, Tensor] = MappingProxyType({})) -> Tensors:
+    """Make room for the tensors of so many clients, where there is none yet."""
+
+    def fits(k: str, v: Tensor) -> bool:
+        return k in there and (there[k].shape[1:], there[k].dtype) == (v.shape[1:], v.dtype)
+
+    return {k: there[k] if fits(k, v) else v.new_empty(clients, *v.shape[1:]) for k, v in tensors.items()}
 
 
 def _apart(tensors: Tensors) -> Tensors:
     """Copy: an algorithm may start with one tensor under two names, or one for all clients."""
     return {k: v.clone(memory_format=torch.contiguous_format) for k, v in tensors.items()}
+
+
+def first_client(state: State) -> State:
+    """Take the first client's tensors, without an axis of clients; zeros if there is nobody."""
+    return State(
+        *({k: v[0] if len(v) else v.new_zeros(v.shape[1:]) for k, v in part.items()} for part in state)
+    )
 
 
 def take_clients(state: State, index: Tensor | slice | int | None) -> State:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,31 +12,33 @@ from torch import Tensor
 from coterie.core.data import Federation
 from coterie.core.errors import NoRoomError
 from coterie.core.registry import user_code
-from coterie.core.sampling import context, first_proxy, first_row
+from coterie.core.sampling import Purpose, context, first_proxy, first_row
 from coterie.core.tasks.task import Task
-from coterie.core.types import Start, State
+from coterie.core.types import Context, Start, State
 from coterie.core.validation import ValidatingAlgorithm
 from coterie.engine.row_slots import SLOT_BYTES
 from coterie.experiment import World
 
 __all__ = [
+    "Need",
+    "at_once",
     "check_clients_fit",
     "chunk_size",
     "device_memory",
     "models_carried",
     "nbytes",
     "split_to_fit",
-    "world_bytes",
+    "world_need",
 ]
 
 BYTES_PER_CLIENT = 1000
 """Bytes that dealing takes for each client, whatever the client gets, about."""
-COPIES = 3
-"""On a GPU: a model, its gradient, and the model after the step."""
-COPIES_ON_CPU = 2
-"""A model, and the one it is laid out from: only the few clients of a block have gradients at a time."""
 MODEL_SHARE = 0.8
 """Share of the memory for models; the rest is for data and temporary tensors."""
+CLOSING_SHARE = 0.9
+"""The same in the closing phase, where no messages are gathered."""
+STEPPED = 2
+"""Models that a local step takes for a while: a gradient, and the model after the step."""
 TEMPORARY_BYTES = 256 << 20
 """Budget for temporary tensors in bytes; more on a GPU with much more memory."""
 
@@ -43,6 +46,23 @@ TEMPORARY_BYTES = 256 << 20
 def nbytes(tensors: Mapping[str, Tensor]) -> int:
     """Add up the bytes of tensors."""
     return sum(v.numel() * v.element_size() for v in tensors.values())
+
+
+class Need(NamedTuple):
+    """Bytes that some clients take."""
+
+    carried: int
+    """For their states, from the first iteration on."""
+    laid_out: int
+    """For the models that those of several worlds are laid out from, before it."""
+    step: int
+    """For the gradients and mini-batches of those that step at once, at least."""
+    closing: int
+    """For their states in the closing phase."""
+
+    def __add__(self, other: Need) -> Need:  # type: ignore[override]
+        """Add those of other clients in the same stack, or in another one of the same worlds."""
+        return Need(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def models_carried(state: State, slots: int) -> float:
@@ -75,64 +95,87 @@ def check_clients_fit(worlds: Sequence[World]) -> None:
     )
 
 
-def world_bytes(
+def world_need(
     world: World, federation: Federation, task: Task, count: int, slots: int, device: torch.device
-) -> int:
-    """Count the bytes of so many of a world's clients: states, mini-batches, probes, and on a GPU gradients.
-
-    On a CPU, only the clients of a block have a mini-batch at a time. `slots`: entries of a client's rows.
-    """
+) -> Need:
+    """Count the bytes of so many of a world's clients; `slots`: entries of a client's rows."""
     e = world.experiment
-    state = _first_state(world, task, slots)
+    state, closed = _states(world, task, slots)
     number = next(iter(state.params.values())).element_size()
-    each = (COPIES_ON_CPU - 1) * nbytes(state.params) + sum(map(nbytes, state[:3]))
-    if device.type != "cpu":
-        each += (COPIES - COPIES_ON_CPU) * nbytes(state.params)
-    each += max(number * slots, sum(map(nbytes, state[3:])))  # all begin with a row of W
-    if state.rows and slots < e.data.clients:
-        each += SLOT_BYTES * slots
+    tables = SLOT_BYTES * slots if state.rows and slots < e.data.clients else 0
     if world.algorithm.feeds_back:
-        each += sum(map(nbytes, state[:2]))
+        tables += sum(map(nbytes, state[:2]))
+
+    def carried(state: State) -> int:
+        """Count those of one client; all begin with a row of W."""
+        return sum(map(nbytes, state[:3])) + max(number * slots, sum(map(nbytes, state[3:]))) + tables
+
     samples = e.train.batch + (e.exchange.probe if isinstance(e.exchange.probe, int) else 0)
-    batch = number * samples * federation.pool[0].numel()
-    at_once = min(count, chunk_size(batch, device)) if device.type == "cpu" else count
-    return count * each + at_once * batch
+    stepped = number * samples * federation.pool[0].numel()
+    if device.type != "cpu":  # there only the few of a block have gradients
+        stepped += STEPPED * nbytes(state.params)
+    at_once = min(count, chunk_size(stepped, device))
+    laid_out = nbytes(state.params)
+    return Need(count * carried(state), count * laid_out, at_once * stepped, count * carried(closed))
 
 
-def _first_state(world: World, task: Task, slots: int) -> State:
-    """Make the state of one client of a world."""
+def at_once(clients: int, carried: int, state: State, sample: int, device: torch.device) -> int:
+    """Count the clients of a stack on a GPU that can step together.
+
+    `carried`: bytes of all that is there; `state`: that of one client; `sample`: bytes of its mini-batch.
+    """
+    each = STEPPED * nbytes(state.params) + sample
+    room = int(MODEL_SHARE * device_memory(device)) - carried
+    return min(clients, max(chunk_size(each, device), room // each))
+
+
+def _states(world: World, task: Task, slots: int) -> tuple[State, State]:
+    """Make the state of one client of a world, and that of the closing phase."""
     label, (params, buffers) = f"methods.{world.label}", task.given()
     row = first_row(0, slots, next(iter(params.values())).dtype)
-    ctx = context("init", world.seed, 0, 0, last=0, every=1)
+
+    def ctx(purpose: Purpose) -> Context:
+        return context(purpose, world.seed, 0, 0, last=0, every=1)
+
     with user_code(f"{label}: init failed"):
         algorithm = ValidatingAlgorithm(inner=world.algorithm, its=label)
         proxy = first_proxy(task, "given", 0)
-        return algorithm.init(task, Start(params, buffers, row, torch.tensor(0), proxy), ctx)
+        start = Start(params, buffers, row, torch.tensor(0), proxy)
+        state = algorithm.init(task, start, ctx("init"))
+    with user_code(f"{label}: close failed"):
+        return state, algorithm.close(task, state, ctx("close"))
 
 
-def split_to_fit(needs: Sequence[int], clients: Sequence[int], memory: int, devices: int = 1) -> list[range]:
+def split_to_fit(needs: Sequence[Need], clients: Sequence[int], memory: int, devices: int = 1) -> list[range]:
     """Split worlds into as few parts as their order allows, each of which fits.
 
-    `needs`: the bytes that each world takes on the fullest of so many `devices`, which has `memory` bytes.
+    `needs`: what each world takes on the fullest of so many `devices`, which has `memory` bytes.
     """
     have = int(memory * MODEL_SHARE)
     for need, count in zip(needs, clients, strict=True):
-        some = f"{devices} devices" if devices > 1 else "one device"
-        enough = -(-need * devices // max(1, have))
+        some, bytes_ = f"{devices} devices" if devices > 1 else "one device", _together([need])
+        enough = -(-bytes_ * devices // max(1, have))
         _refuse_above(
-            need,
+            bytes_,
             have,
             f"the models of {-(-count // devices):,} clients and their batches",
-            f"about {count * have // max(1, need):,} such clients fit on {some}; use --devices {enough}, "
+            f"about {count * have // max(1, bytes_):,} such clients fit on {some}; use --devices {enough}, "
             "or a smaller data.clients, model, train.batch or exchange.probe",
         )
-    parts, first, held = [], 0, 0
-    for i, need in enumerate(needs):
-        if held + need > have:
+    parts, first = [], 0
+    for i in range(len(needs)):
+        if _together(needs[first : i + 1]) > have:
             parts.append(range(first, i))
-            first, held = i, 0
-        held += need
+            first = i
     return [*parts, range(first, len(needs))]
+
+
+def _together(needs: Sequence[Need]) -> int:
+    """Count the bytes of models that worlds in one stack take at the same time, at most."""
+    carried = sum(need.carried for need in needs)
+    before = sum(need.laid_out for need in needs) if len(needs) > 1 else 0
+    step, closing = max(need.step for need in needs), sum(need.closing for need in needs)
+    return max(carried + max(before, step), int(closing * MODEL_SHARE / CLOSING_SHARE) + step)
 
 
 def device_memory(device: torch.device) -> int:

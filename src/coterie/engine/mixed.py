@@ -74,9 +74,16 @@ class MixedSimulator:
         every = {f"{i}/{k}": v for i, part in enumerate(self.parts) for k, v in part.tensors().items()}
         return {**every, "bytes": self.bytes, "exchange_gradients": self.exchange_gradients}
 
+    @property
+    def later(self) -> set[str]:
+        """Names of what methods remember in the closing phase."""
+        return {f"{i}/{name}" for i, part in enumerate(self.parts) for name in part.later}
+
     def restore(self, saved: Checkpoint) -> None:
         """Continue from a checkpoint."""
-        restore_tensors(self.tensors(), saved)
+        for part in self.parts:
+            part.close_by(saved.t)
+        restore_tensors(self.tensors(), saved, self.later)
         for part in self.parts:
             part.resume_at(saved.t)
 
@@ -150,6 +157,8 @@ class Part(NamedTuple):
 
 def together(rows: Sequence[dict[str, Any]], parts: Sequence[Part]) -> dict[str, Any]:
     """Make one row of a world of those of its parts, lists in the order of its clients."""
+    some = [(row, part) for row, part in zip(rows, parts, strict=True) if part.size]
+    rows, parts = [row for row, _ in some], [part for _, part in some]
     order = torch.cat([part.numbers for part in parts]).argsort().tolist()
     clients = sum(part.size for part in parts)
     row: dict[str, Any] = {}

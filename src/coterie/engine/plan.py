@@ -26,7 +26,7 @@ from coterie.core.tasks.task import Alone, Task
 from coterie.engine.analytic import analytic_model
 from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
-from coterie.engine.layout import Cast, Stack, stacks
+from coterie.engine.layout import AlgorithmGroup, Cast, Stack, stacks
 from coterie.engine.memory_budget import check_clients_fit
 from coterie.engine.ranks import ALONE, Ranks
 from coterie.engine.sinks import Progress
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
             found += _too_many_stars(member.world.experiment)
             if not member.algorithm.pools:
                 found += _shared(member.federation)
-        most = ((m.world.experiment, int(m.federation.train.count.max())) for m in members)
+        most = ((m.world.experiment, max(m.federation.train.count.tolist(), default=0)) for m in members)
         return list(dict.fromkeys([*found, *_too_large(most)]))
 
 
@@ -171,9 +171,10 @@ def prepare(
     notice, memory = progress.notice if progress else None, ranks.memory(device)
     found = stacks(worlds, federations, casts, device, dtype, notice, memory)
     for stack in found:
-        for one in stack.together:
-            for group in one.groups if ranks.lead else ():  # what fails for one fails for all
-                dry_run(one, group)
+        for place, one in enumerate(stack.together):
+            for group in one.groups:
+                if ranks.rank == _first_with_some(group, place, casts):  # what fails for one fails for all
+                    dry_run(one, group)
         if len(found) > 1:
             stack.free_data()
     plan = Plan(experiment, worlds, federations, found)
@@ -256,15 +257,19 @@ def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
 
 
 def _dealt(cast: Cast, ranks: Ranks) -> Cast:
-    """Give this process its share of a world's clients, of each architecture."""
-    fewest = min(len(cast.everybody(place)) for place in range(len(cast.tasks)))
-    if fewest < ranks.count:
-        which = f"client{'s'[: fewest != 1]}" + (" of one architecture" if len(cast.tasks) > 1 else "")
+    """Give this process its share of a world's clients, which may have none of an architecture."""
+    if (clients := len(cast.architecture)) < ranks.count:
         raise ConfigError(
-            f"{fewest} {which} cannot be dealt to {ranks.count} devices, each of which needs one; use "
-            f"--devices {fewest}, or a larger data.clients"
+            f"{clients} client{'s'[: clients != 1]} cannot be dealt to {ranks.count} devices, each of which "
+            f"needs one; use --devices {clients}, or a larger data.clients"
         )
     return cast._replace(rank=ranks.rank, ranks=ranks.count)
+
+
+def _first_with_some(group: AlgorithmGroup, place: int, casts: Sequence[Cast]) -> int:
+    """Find the first process that has clients of a group, of the architecture of this place."""
+    own = [casts[member.id] for member in group.members]
+    return next(r for r in range(own[0].ranks) if any(len(cast.clients(place, r)) for cast in own))
 
 
 def choose_execution(stack: Stack, progress: Progress | None) -> Execution:

@@ -6,7 +6,7 @@ lead, writes the run folder and decides when to save.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
@@ -20,6 +20,7 @@ from coterie.engine.memory_budget import device_memory
 from coterie.engine.mixed import simulator_of
 from coterie.engine.simulator import Simulator
 from coterie.engine.sinks import Progress
+from coterie.storage.tensors import Pieces
 
 __all__ = ["ALONE", "AnySimulator", "Choose", "Ranks"]
 
@@ -41,7 +42,7 @@ class AnySimulator(Protocol):
     def settled(self) -> bool: ...
     @property
     def parts(self) -> Sequence[Simulator]: ...
-    def tensors(self) -> dict[str, Tensor]: ...
+    def tensors(self) -> Mapping[str, Tensor | Pieces]: ...
     def restore(self, saved: Checkpoint) -> None: ...
     def step_to_next_event(self) -> list[dict[str, Any]]: ...
     def evaluation_due(self) -> bool: ...

@@ -60,6 +60,8 @@ def simulate(
     sink.truncate_to(saved.mark if saved else {})
     facts = plan.experiment.task_kind.facts(plan.experiment.task.name)
     sink.describe(*described(plan.worlds, plan.federations), facts)
+    if ranks.count > 1:
+        plan.federations.clear()  # of all clients: the stacks have those of their own
     if watcher:
         watcher.begun()
 
@@ -81,10 +83,12 @@ def simulate(
 
         def save(simulator: AnySimulator = simulator, number: int = number) -> None:
             tensors, large = simulator.tensors(), simulator.stack.large
-            if ranks.lead:
-                marks = sink.checkpoint_offsets()
-                moment = Checkpoint(fingerprint, data, number, simulator.t, marks, tensors, large)
-                checkpoint.save(_path(sink.path, number), moment)
+            if not ranks.lead:
+                checkpoint.take_part(tensors)
+                return
+            marks = sink.checkpoint_offsets()
+            moment = Checkpoint(fingerprint, data, number, simulator.t, marks, {}, large)
+            checkpoint.save(_path(sink.path, number), moment, tensors)
 
         if saved:
             simulator.restore(saved)

@@ -7,7 +7,7 @@ block of clients, small enough for the processor's cache, through all local step
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -34,13 +34,14 @@ from coterie.engine.execution import (
     client_ranges,
     uses_default_step,
 )
-from coterie.engine.layout import Clients, Stack, take_clients, write_clients
-from coterie.engine.memory_budget import chunk_size, models_carried, nbytes
+from coterie.engine.heap import keep_freed_memory
+from coterie.engine.layout import Clients, Stack, first_client, take_clients, write_clients
+from coterie.engine.memory_budget import at_once, chunk_size, models_carried, nbytes
 from coterie.engine.population import over_all
 from coterie.engine.sinks import Progress
-from coterie.schedule import Phase
+from coterie.schedule import Phase, Schedule
 
-__all__ = ["PER_SAMPLE", "Simulator", "packed", "restore_tensors", "written"]
+__all__ = ["PER_SAMPLE", "Simulator", "check_names", "packed", "restore_tensors", "written"]
 
 BLOCK_BYTES = 4 << 20
 """On a CPU: models of clients that step together; about what stays in the cache."""
@@ -88,10 +89,15 @@ class Simulator:
         self.ranges = client_ranges(stack, self.clients)
         groups = zip(stack.groups, self.clients.parts, strict=True)
         self._settling = [(group, state) for group, state in groups if group.overrides("settle")]
+        self._closing = [i for i, group in enumerate(stack.groups) if group.overrides("close")]
+        self._closed = False
+        """The memory of the closing phase is laid out."""
         self.threads = torch.get_num_threads() if execution.side_by_side and stack.device.type == "cpu" else 1
+        if execution.side_by_side and stack.device.type == "cpu":
+            keep_freed_memory()  # which a convolution has much of
         # A convolution of one client does not fill several cores; several of them at once do.
         self._pool = ThreadPoolExecutor(self.threads, "coterie", _one_core) if self.threads > 1 else None
-        self.most = stack.size
+        self.most = self._at_once()
         """On a GPU: clients that step together."""
         self.t = 0
         n = stack.size
@@ -114,12 +120,15 @@ class Simulator:
         """Clients that did not diverge, on the host."""
         self._rates = LearningRates(stack)
         self._met: Meetings = {}
+        most = [self._closed_of(i, slice(0, 1)) for i in range(len(stack.groups))]
         self.carried = [
-            models_carried(take_clients(state, 0), m.schedule.slots)
-            for group, state in zip(stack.groups, self.clients.parts, strict=True)
+            models_carried(first_client(state), m.schedule.slots)
+            for group, state in zip(stack.groups, most, strict=True)
             for m in group.members
         ]
-        """Models that each world's clients carry, by `models_carried`."""
+        """Models that each world's clients carry in the end, by `models_carried`."""
+        self.later = {f"memory/{i}/{k}" for i, state in enumerate(most) for k in state.memory}
+        """Names of what methods remember in the closing phase."""
 
     @property
     def parts(self) -> list[Simulator]:
@@ -134,17 +143,60 @@ class Simulator:
 
     def restore(self, saved: Checkpoint) -> None:
         """Continue from a checkpoint."""
-        restore_tensors(self.tensors(), saved)
+        self.close_by(saved.t)
+        restore_tensors(self.tensors(), saved, self.later)
         self.resume_at(saved.t)
 
     def resume_at(self, t: int) -> None:
         """Go on from iteration t, once all tensors are as they were then."""
         self.t, self.sound = t, (self.diverged == 0).cpu()
 
+    def close_by(self, t: int) -> None:
+        """Lay out what methods remember in the closing phase, if iteration t is in it."""
+        if self._closed or not self.schedule.closing(t):
+            return
+        self._closed = True
+        for i in self._closing:
+            state = self.clients.parts[i]
+            size = chunk_size(3 * sum(map(nbytes, first_client(state))), self.stack.device)
+            self.clients.close(i, partial(self._closed_of, i), size)
+        if self._closing:
+            self.most = min(self.most, self._at_once())
+            if self._recorder:
+                self._recorder.forget()
+
+    def _at_once(self) -> int:
+        """Count the clients that can step together on a GPU."""
+        if self.stack.device.type == "cpu":
+            return self.stack.size
+        carried = sum(map(nbytes, self.clients.whole))
+        carried += sum(nbytes(state.memory) + nbytes(state.rows) for state in self.clients.parts)
+        pool, batch = self.stack.data.pool, self.experiment.train.batch
+        sample = batch * pool[0].numel() * pool.element_size()
+        own = first_client(self.clients.whole)
+        return at_once(self.stack.size, carried, own, sample, self.stack.device)
+
+    def _closed_of(self, number: int, inside: slice) -> State:
+        """Make the state of the closing phase of some clients of a group."""
+        group, state = self.stack.groups[number], take_clients(self.clients.parts[number], inside)
+        if number not in self._closing:
+            return state
+        first = group.clients.start
+        some = slice(first + inside.start, min(first + inside.stop, group.clients.stop))
+        hyper = {k: v[inside] for k, v in group.hyper.items()}
+        ctx = self.stack.context("close", self.schedule.last + 1, some)
+        closed: State = group.vmapped(self.stack.task, "close")(hyper, state, ctx)
+        return closed
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of any of the worlds: they share their phases."""
+        return self.stack.members[0].schedule
+
     @property
     def phase(self) -> Phase:
         """The kind of the next iteration."""
-        return self.stack.members[0].schedule.phase(self.t + 1)
+        return self.schedule.phase(self.t + 1)
 
     def step_to_next_event(self) -> list[dict[str, Any]]:
         """Take local steps up to the next event, or go through it; rows for `exchanges.jsonl`."""
@@ -162,6 +214,7 @@ class Simulator:
 
     def learn(self) -> None:
         """Take local steps up to the next event."""
+        self.close_by(self.t + 1)
         ts = torch.arange(self.t + 1, self._next_stop() + 1)
         self._learn(ts)
         self.t = int(ts[-1])
@@ -174,7 +227,7 @@ class Simulator:
     def foresee(self) -> None:
         """Draw who meets in the exchange that follows the next local steps, if one does."""
         following = self._next_stop() + 1
-        if self.stack.members[0].schedule.phase(following) == "exchange":
+        if self.schedule.phase(following) == "exchange":
             self.draw_ahead(following)
 
     def evaluation_due(self) -> bool:
@@ -239,25 +292,26 @@ class Simulator:
 
     def _next_stop(self) -> int:
         """Find the last of the local iterations that can be taken in one go."""
-        schedule, every = self.stack.members[0].schedule, self.experiment.evaluate.every
+        schedule, every = self.schedule, self.experiment.evaluate.every
         t = self.t + 1
         while (
             t < min(self.stack.iterations, self.t + LONGEST)
             and t % every
             and schedule.phase(t + 1) == "local"
             and not self._settles(t + 1)
+            and not (self._closing and schedule.closes(t + 1))
         ):
             t += 1
         return t
 
     def _settles(self, t: int) -> bool:
         """Tell whether an algorithm looks back on the step of iteration t, which is then taken by itself."""
-        return bool(self._settling) and self.stack.members[0].schedule.closing(t)
+        return bool(self._settling) and self.schedule.closing(t)
 
     def _settle(self, t: int, learns: Tensor | None) -> None:
         """Let those clients that learned at t, of algorithms that do so, look back on that step."""
         for group, state in self._settling:
-            size = chunk_size(3 * sum(map(nbytes, take_clients(state, 0))), self.stack.device)
+            size = chunk_size(3 * sum(map(nbytes, first_client(state))), self.stack.device)
             first, end = group.clients.start, group.clients.stop
             for a in range(first, end, size):
                 block = slice(a, min(a + size, end))
@@ -383,6 +437,8 @@ class Simulator:
     def _blocks(self, part: ClientRange) -> Iterator[slice]:
         """Cut a range into blocks that fit the cache; equal if they can be, since each size is compiled."""
         first, n = part.clients.start, part.clients.stop - part.clients.start
+        if not n:
+            return iter(())
         if self.stack.device.type != "cpu":
             return (slice(first + a, first + min(a + self.most, n)) for a in range(0, n, self.most))
         model = sum(v[0].numel() * v.element_size() for v in part.state.params.values())
@@ -427,13 +483,20 @@ def _recorder(stack: Stack, clients: Clients) -> Recorder | None:
     return Recorder() if stack.device.type == "cuda" and largest <= RECORDED_BYTES else None
 
 
-def restore_tensors(here: Tensors, saved: Checkpoint) -> None:
+def restore_tensors(here: Tensors, saved: Checkpoint, later: Collection[str] = ()) -> None:
     """Fill tensors with those of a checkpoint, which must be the same by name."""
-    if set(here) != set(saved.tensors):
-        odd = sorted(set(here) ^ set(saved.tensors))
-        raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
+    check_names(here, saved, later)
     for name, tensor in here.items():
         tensor.copy_(saved.tensors[name])
+
+
+def check_names(here: Collection[str], saved: Checkpoint, later: Collection[str]) -> None:
+    """Raise unless a checkpoint has tensors of these names.
+
+    Until version 0.2 what comes `later`, in the closing phase, was there from the beginning.
+    """
+    if odd := sorted(set(here) ^ (set(saved.tensors) - (set(later) - set(here)))):
+        raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
 
 
 def written(row: dict[str, Any], kind: TaskKind) -> dict[str, Any]:

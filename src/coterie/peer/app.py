@@ -33,7 +33,7 @@ from coterie.peer.observability.logging import log_loop_errors, log_to_stderr
 from coterie.peer.observability.status_client import ADDRESS
 from coterie.peer.observability.status_server import CallCounters, StatusServer
 from coterie.peer.observability.tls_failures import StderrTap, tap_stderr
-from coterie.peer.persistence.checkpoint import StateFolder
+from coterie.peer.persistence.checkpoint import Closed, StateFolder
 from coterie.peer.persistence.life import Life
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ async def _serve(
     log_loop_errors(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    life = Life.open(folder, identity.id, config.run, client.first(), time.time(), identity.leaf.latest)
+    latest, closed = identity.leaf.latest, Closed.of(client)
+    life = Life.open(folder, identity.id, config.run, client.first(), time.time(), latest, closed)
     membership = None if config.peers else _membership(config, identity, life.incarnation)
     directory = GossipDirectory(membership) if membership else StaticDirectory(config.peers, identity.id)
     node = Node(identity.id, config, client, folder, directory, life, identity.federation)

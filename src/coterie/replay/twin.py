@@ -80,6 +80,8 @@ class Twin:
                 x, y = self.data.samples(self.data.train, draws[k])
                 lr = torch.tensor([self.client.lr(t)], dtype=torch.float64).to(self.client.dtype)
                 batch = Batch(x, y, lr, keys[k])
+                if self.client.schedule.closes(t):
+                    self.state = self._vmapped("close", t, self.state)
                 if self.learns:
                     ctx = self._context("local", t)
                     self.state, _ = self.execution.step(self.group, LocalStep({}, self.state, batch, ctx))
@@ -141,7 +143,7 @@ class Twin:
         return info
 
     def _vmapped(
-        self, call: Literal["init", "settle", "question", "reply", "offer"], t: int, *given: Any
+        self, call: Literal["init", "close", "settle", "question", "reply", "offer"], t: int, *given: Any
     ) -> Any:
         """Call the algorithm batched over one client."""
         ctx = self._context("offer" if call == "reply" else call, t)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors import SafetensorError
-
-from coterie.core.errors import ModelError, RunError
+from coterie.core.errors import ModelError
 from coterie.core.models.trained_model import ModelCard, TrainedModel
 from coterie.core.own.objects import is_object, keep
 from coterie.core.types import Tensors
@@ -32,10 +30,7 @@ def save(path: Path, card: ModelCard, tensors: Tensors) -> None:
     refuse_foreign(path, mark=_ANY_FORMAT)
     with as_run_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            saved.save(path, NAMED if card.owner else FORMAT, card.plain(), tensors)
-        except SafetensorError as error:
-            raise RunError(f"cannot write {path}: {error}") from None
+        saved.save(path, NAMED if card.owner else FORMAT, card.plain(), tensors)
 
 
 def load(path: Path) -> tuple[ModelCard, Tensors]:

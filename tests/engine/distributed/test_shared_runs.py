@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from coterie.engine import final_models
+from coterie.engine.layout import Cast
 from coterie.engine.plan import Plan, prepare
 from coterie.engine.runner import simulate
 from coterie.experiment import Experiment
@@ -101,6 +103,43 @@ def test_several_architectures(two: Group, tmp_path: Path) -> None:
     want = tmp_path / "one"
     equal(outcome(plan, recording), finished(prepare(e), want, most_models=1 << 30))
     models_are_the_same(tmp_path / "two", want)
+
+
+def test_an_architecture_that_a_process_has_no_client_of(two: Group, four: Group, tmp_path: Path) -> None:
+    """Of seven clients one has the deep model, two the wide one; a checkpoint of four goes on with two."""
+    models = [
+        {"name": "mlp", "hidden": [6]},
+        {"name": "mlp", "hidden": [4, 6], "clients": [3]},
+        {"name": "mlp", "hidden": [8], "clients": [0, 5]},
+    ]
+    methods = {name: EVERY_METHOD[name] for name in ("KD-PDFL", "FD", "CoBo", "DFML", "PENS", "Ditto")}
+    e = experiment(
+        methods=methods, model=models, data__clients=7, exchange__stars=3, train__iterations=14,
+        train__init="independent", seeds=[0, 1],
+    )  # fmt: skip
+    want = finished(prepare(e), tmp_path / "one", most_models=1 << 30)
+    plan, recording, _ = shared(two, e, tmp_path / "two", options={"most_models": 1 << 30})
+    equal(outcome(plan, recording), want)
+    models_are_the_same(tmp_path / "two", tmp_path / "one")
+    _, recording, found = shared(four, e, tmp_path / "both", stop=4)
+    assert not found.finished
+    plan, recording, _ = shared(two, e, tmp_path / "both", resume=recording.rows)
+    equal(outcome(plan, recording), want)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_shares_differ_by_one_at_most(ranks: int) -> None:
+    """Of each architecture, and of all clients; those of one rank follow those of the rank before it."""
+    for sizes in ([7], [1, 1, 1, 2], [2, 5, 1], [3, 3, 4, 1, 1]):
+        architecture = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        cast = Cast((), architecture, 0, ranks)
+        shares = [[cast.clients(place, rank) for rank in range(ranks)] for place in range(len(sizes))]
+        for place, share in enumerate(shares):
+            assert torch.equal(torch.cat(share), cast.everybody(place))
+            assert max(map(len, share)) - min(map(len, share)) <= 1
+            assert max(map(len, share)) == cast.most(place)
+        every = [sum(len(share[rank]) for share in shares) for rank in range(ranks)]
+        assert max(every) - min(every) <= 1
 
 
 def models_are_the_same(got: Path, want: Path) -> None:

@@ -46,7 +46,7 @@ SIZE = 10.0
 def star(model: float, fit: tuple[float, ...] = (0, 0, 0, 0)) -> State:
     own = State({"out.weight": numbers([model]).view(1, 1), "rest": rest(model)}, {}, {}, {}, {})
     rows = {"w": numbers([0, 0.25, 0.25, 0.25]), "fit": numbers(fit)}
-    return own._replace(memory=begin_mean(own), rows=rows)
+    return begin_mean(own)._replace(rows=rows)
 
 
 def rest(*models: float) -> Tensor:
@@ -241,6 +241,7 @@ def test_a_step_of_the_closing_phase_is_settled_once() -> None:
     s = simulator(experiment(methods=["KD-PDFL"], train__iterations=12, train__personalize=0.25))
     seen = []
     while s.t < 12:
+        assert bool(s.clients.parts[0].memory) == (s.t > 9)  # until then there is no room taken for it
         s.step_to_next_event()
         if s.t > 9:
             seen.append(s.clients.parts[0].params["1.weight"].clone())

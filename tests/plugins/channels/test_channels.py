@@ -14,6 +14,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.graph import Channel, Graph, table
 from coterie.core.registry import build, registered
 from coterie.core.streams import Stream
+from coterie.plugins.channels._cells import Cells
 from coterie.plugins.channels.bernoulli import Bernoulli
 from coterie.plugins.channels.ideal import Ideal
 from coterie.plugins.channels.path_loss import PathLoss
@@ -99,6 +100,20 @@ def test_path_loss_of_thousands_is_solved_on_a_part_of_them() -> None:
     gain = PathLoss(5.0).links(graph, STREAM)(u, star, candidate)
     # The clients' places let the mean of 200 of them vary by about 0.13, their fading by 0.16.
     assert float(((gain > 0) & (candidate >= 0)).sum()) / 200 == pytest.approx(5.0, abs=0.8)
+
+
+@pytest.mark.parametrize("clients", [1, 2, 40, 700])
+@pytest.mark.parametrize("radius", [1e-4, 0.01, 0.03, 0.2, 0.7, 1.5])
+@pytest.mark.parametrize("crowded", [False, True])
+def test_the_most_near_clients_are_found_without_looking_at_everybody(
+    clients: int, radius: float, crowded: bool
+) -> None:
+    """As by all distances; on a grid many are exactly as far apart as the radius."""
+    place = Stream(clients, "place").uniform(2, client=torch.arange(clients))
+    place = (place * 20).round() / 20 if crowded else place
+    apart = torch.hypot(*(place[:, None] - place[None]).unbind(-1))
+    near = int((apart <= radius).sum(dim=1).max()) - 1
+    assert Cells(place, radius).most() == near
 
 
 def test_path_loss_favours_the_near() -> None:

@@ -3,7 +3,8 @@ r"""The mean of a model over the steps of the closing phase, kept beside the mod
 $\bar\theta = \frac1n \sum_{s=1}^n \theta_s$
 
 θ_s is the model after s steps of the closing phase: steps on few samples scatter around where they lead, and
-their mean lies nearer to it than the last one does. Until the closing phase there is no mean.
+their mean lies nearer to it than the last one does. Until the closing phase there is no mean, and no room
+taken for it: `begin_mean` belongs into an algorithm's `close`, `update_mean` into its `settle`.
 
 Izmailov, Podoprikhin, Garipov, Vetrov, Wilson: Averaging weights leads to wider optima and better
 generalization. UAI 2018.
@@ -21,10 +22,11 @@ __all__ = ["begin_mean", "mean_or_model", "update_mean"]
 NAME, STEPS = "mean", "steps"
 
 
-def begin_mean(state: State) -> Tensors:
-    """Make the memory in which the mean of this client's model will be kept."""
+def begin_mean(state: State) -> State:
+    """Make room in the memory for the mean of this client's model."""
     model = _numbers(state)
-    return {**pack_tensors(NAME, model), STEPS: next(iter(model.values())).new_zeros(())}
+    steps = next(iter(model.values())).new_zeros(())
+    return state._replace(memory={**state.memory, **pack_tensors(NAME, model), STEPS: steps})
 
 
 def update_mean(state: State) -> State:
@@ -36,6 +38,8 @@ def update_mean(state: State) -> State:
 
 def mean_or_model(state: State) -> tuple[Tensors, Tensors]:
     """Return the parameters and buffers of the mean, or of the model as long as there is no mean."""
+    if STEPS not in state.memory:
+        return state.params, state.buffers
     mean, there = unpack_tensors(NAME, state.memory), state.memory[STEPS] > 0
     chosen = {k: torch.where(there, mean[k], v) for k, v in _numbers(state).items()}
     return {k: chosen[k] for k in state.params}, {k: chosen.get(k, v) for k, v in state.buffers.items()}

@@ -7,12 +7,12 @@ Each process takes the local steps of its own clients and lets its own stars mix
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from coterie.core.errors import CheckpointError
 from coterie.core.types import Tensors
 from coterie.engine.checkpoint import Checkpoint
 from coterie.engine.distributed.post import AcrossRanks
@@ -21,8 +21,9 @@ from coterie.engine.distributed.wire import Wire
 from coterie.engine.execution import Execution
 from coterie.engine.layout import Stack
 from coterie.engine.mixed import MixedSimulator, Part, together
-from coterie.engine.simulator import PER_SAMPLE, Simulator, written
+from coterie.engine.simulator import PER_SAMPLE, Simulator, check_names, written
 from coterie.engine.sinks import Progress
+from coterie.storage.tensors import Pieces
 
 __all__ = ["SharedSimulator"]
 
@@ -83,21 +84,24 @@ class SharedSimulator:
         """False between an exchange and its broadcast."""
         return self._own.settled
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Gather everything that changes, as one process would name it; empty but at the lead."""
-        found = {}
+    def tensors(self) -> dict[str, Tensor | Pieces]:
+        """Name everything that changes as one process would; pieces are gathered while all read them."""
+        found: dict[str, Tensor | Pieces] = {}
         for name, own, rows in self._named():
-            whole = own if rows is None else rows.gather(self._wire, own)
-            if whole is not None and self._wire.rank == 0:
-                found[name] = whole
+            if rows is None:
+                found[name] = own
+            else:
+                shape = torch.Size([len(rows.order), *own.shape[1:]])
+                found[name] = Pieces(own.dtype, shape, partial(rows.gather, self._wire, own))
         return found
 
     def restore(self, saved: Checkpoint) -> None:
         """Continue from a checkpoint, of which the lead has the tensors."""
-        names = {name for name, _, _ in self._named()}
-        if self._wire.rank == 0 and names != set(saved.tensors):
-            odd = sorted(names ^ set(saved.tensors))
-            raise CheckpointError(f"the checkpoint does not fit this experiment: tensors differ: {odd[:5]}")
+        for part in self.parts:
+            part.close_by(saved.t)
+        if self._wire.rank == 0:
+            later = self._own.later if len(self.parts) > 1 else self.parts[0].later
+            check_names({name for name, _, _ in self._named()}, saved, later)
         for name, own, rows in self._named():
             whole = saved.tensors.get(name)
             if rows is None:

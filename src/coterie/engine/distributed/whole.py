@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -11,8 +11,20 @@ from torch import Tensor
 
 from coterie.engine.distributed.wire import Wire
 from coterie.engine.layout import Stack
+from coterie.storage.tensors import PIECE
 
 __all__ = ["Rows", "rows_of_stack"]
+
+
+class _Turn(NamedTuple):
+    """Some rows of a whole tensor."""
+
+    counts: list[int]
+    """Number of those of each process."""
+    own: Tensor
+    """`[m]` int64: those of this process, by their places in its own tensor, ascending."""
+    place: Tensor
+    """`[k]` int64: where each of them is among those of process after process."""
 
 
 class Rows(NamedTuple):
@@ -34,17 +46,40 @@ class Rows(NamedTuple):
         worlds = range(len(sizes[0]))
         return cls(counts, torch.cat([torch.arange(e[w], e[w + 1]) for w in worlds for e in ends]))
 
-    def gather(self, wire: Wire, own: Tensor) -> Tensor | None:
-        """Put a tensor `[n, ...]` of each process together on the host of the first."""
-        found = wire.collected(own, self.counts)
-        return None if found is None else found[self.order]
+    def gather(self, wire: Wire, own: Tensor) -> Iterator[Tensor]:
+        """Put a tensor `[n, ...]` of each process together on the host of the first, some rows at a time.
+
+        Elsewhere there is nothing to read, but it must be read.
+        """
+        for some in self._turns(own):
+            turn = self._turn(some, wire.rank)
+            if (found := wire.collected(own[turn.own.to(own.device)], turn.counts)) is not None:
+                yield found[turn.place]
 
     def scatter(self, wire: Wire, whole: Tensor | None, own: Tensor) -> None:
-        """Fill the tensor `[n, ...]` of each process from that of the first."""
-        by_rank = None if whole is None else torch.empty_like(whole)
-        if by_rank is not None and whole is not None:
-            by_rank[self.order] = whole
-        own.copy_(wire.dealt(by_rank, self.counts, own))
+        """Fill the tensor `[n, ...]` of each process from that of the first, some rows at a time."""
+        for some in self._turns(own):
+            turn, rows = self._turn(some, wire.rank), None
+            if whole is not None:
+                rows = torch.empty_like(whole[some])
+                rows[turn.place] = whole[some]
+            dealt = wire.dealt(rows, turn.counts, own[:0])
+            own.index_copy_(0, turn.own.to(own.device), dealt.to(own.device))
+
+    def _turns(self, own: Tensor) -> Iterator[slice]:
+        """Part the rows of the whole tensor; they may be in any order among the processes."""
+        row = own.shape[1:].numel() * own.element_size()
+        step = max(1, PIECE // max(1, row))
+        return (slice(at, min(at + step, len(self.order))) for at in range(0, len(self.order), step))
+
+    def _turn(self, some: slice, rank: int) -> _Turn:
+        """Find what each process has of some rows of the whole tensor."""
+        ends = torch.tensor(self.counts).cumsum(0)
+        by_rank, place = self.order[some].sort()
+        owner = torch.searchsorted(ends, by_rank, right=True)
+        counts = owner.bincount(minlength=len(self.counts)).tolist()
+        own = by_rank[owner == rank] - (int(ends[rank]) - self.counts[rank])
+        return _Turn(counts, own, place.argsort())
 
 
 def rows_of_stack(wire: Wire, stack: Stack) -> tuple[Rows, list[Rows]]:

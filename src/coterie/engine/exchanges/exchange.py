@@ -33,7 +33,15 @@ from coterie.engine.exchanges.deliveries import (
 )
 from coterie.engine.exchanges.feedback import Receivers, send_back
 from coterie.engine.exchanges.mail import Mail, Party, rows_of
-from coterie.engine.layout import AlgorithmGroup, Clients, Stack, WorldSlot, take_clients, write_clients
+from coterie.engine.layout import (
+    AlgorithmGroup,
+    Clients,
+    Stack,
+    WorldSlot,
+    first_client,
+    take_clients,
+    write_clients,
+)
 from coterie.engine.memory_budget import chunk_size, nbytes
 from coterie.schedule import Meeting, Schedule
 
@@ -169,7 +177,7 @@ class Exchanges:
         if not (self._recorder and len(to.reader)) or party.needs_the_host(act):
             return None
         some = rounded_up(to)
-        room = party.room(act) * some.sender.shape[1] + 2 * sum(map(nbytes, take_clients(party.state, 0)))
+        room = party.room(act) * some.sender.shape[1] + 2 * sum(map(nbytes, first_client(party.state)))
         if len(some.reader) > chunk_size(room, self.stack.device):
             return None
         given = some.reader, some.sender, some.slot, some.heard, torch.tensor(t)
@@ -240,7 +248,7 @@ def chosen_among(group: AlgorithmGroup, meetings: Sequence[Meeting], chosen: Ten
 
 def slices(party: Party, readers: int, inbox: int) -> Iterator[slice]:
     """Part readers so that their states, before and after, and inboxes (bytes each) fit."""
-    own = sum(map(nbytes, take_clients(party.state, 0)))
+    own = sum(map(nbytes, first_client(party.state)))
     step = chunk_size(inbox + 2 * own, party.stack.device)
     return (slice(i, i + step) for i in range(0, readers, step))
 

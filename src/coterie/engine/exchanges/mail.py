@@ -14,7 +14,7 @@ from coterie.core.sampling import Purpose
 from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Foreign, Inbox, Info, Message, Probe, State, Tensors
 from coterie.engine.exchanges.deliveries import Act, Deliveries
-from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
+from coterie.engine.layout import AlgorithmGroup, Stack, first_client, take_clients
 from coterie.engine.memory_budget import nbytes
 from coterie.engine.row_slots import RowSlots
 
@@ -201,15 +201,23 @@ def rows_of(tensors: Tensors, index: Tensor | int) -> Tensors:
 
 
 def _mail(stack: Stack, group: AlgorithmGroup, state: State) -> Mail:
-    """Find out what the first client of a group would send, and whether its offer looks at samples."""
+    """Find out what the first client of a group would send, and whether its offer looks at samples.
+
+    If there is nobody, which shapes it would have.
+    """
     algorithm, first = group.algorithm, group.clients.start + torch.zeros(1, dtype=torch.int64)
-    its = stack.task, take_clients(state, 0)
+    its = stack.task, first_client(state)
+    nobody = not len(group.attacker)
 
     def ctx(purpose: Purpose) -> Context:
+        if nobody:
+            return Context(*map(stack.to_device, group.members[0].schedule.context(purpose, 0, 0)))
         return Context(*(part[0] for part in stack.context(purpose, 0, stack.to_device(first))))
 
     def probe() -> Probe:
-        return Probe(*(part[0] for part in stack.data.probe(first, 0)))
+        return (
+            stack.data.blank_probe() if nobody else Probe(*(part[0] for part in stack.data.probe(first, 0)))
+        )
 
     def weigh(message: Message) -> int:
         return algorithm.wire_bytes(pack(message, group.precision))

@@ -1,8 +1,8 @@
 """One client, bare: its method, its model, its data, and its own clock.
 
-A client calls what the simulator calls (`local`, `settle`, `ask`, `question`, `reply`, `mix`, `offer`,
-`adopt`) on the simulator's very types, and draws the batches, probes and keys that its simulated twin draws:
-no network, no file, no thread.
+A client calls what the simulator calls (`local`, `close`, `settle`, `ask`, `question`, `reply`, `mix`,
+`offer`, `adopt`) on the simulator's very types, and draws the batches, probes and keys that its simulated
+twin draws: no network, no file, no thread.
 """
 
 from __future__ import annotations
@@ -165,6 +165,12 @@ class Client:
         start = Start(params, buffers, row, torch.tensor(self.own.group), proxy)
         return self.algorithm.init(self.task, start, self.schedule.context("init", 0, self.number))
 
+    def closed(self, state: State) -> State:
+        """Make the state of the closing phase of the last one before it."""
+        schedule = self.schedule
+        ctx = schedule.context("close", schedule.last + 1, self.number)
+        return self.algorithm.close(self.task, state, ctx)
+
     def ask(self, state: State, t: int, slots: Sequence[int]) -> list[bool]:
         """Choose whom to ask in that state at iteration t, by their entries of the row."""
         if not slots:
@@ -318,8 +324,7 @@ class LocalClient:
 
     def local(self) -> float:
         """Do one iteration of the own clock with a local step; return its loss."""
-        c, (_, t, state) = self.client, self.now
-        t += 1
+        c, (t, state) = self.client, self._next()
         rows, key = self._draws(t)
         batch = Batch(
             _channels_last(c.own.train.x[rows]),
@@ -335,7 +340,8 @@ class LocalClient:
 
     def idle(self) -> None:
         """Do one iteration of the own clock without a local step."""
-        self.now = self.now._replace(t=self.now.t + 1)
+        t, state = self._next()
+        self.now = self.now._replace(t=t, state=state)
 
     def offer(self) -> Message:
         """Return the message that it sends to anybody."""
@@ -370,6 +376,11 @@ class LocalClient:
         state, fresh = self.now.state, self.client.first().rows
         rows = {k: v.index_copy(0, torch.tensor([slot]), fresh[k][slot, None]) for k, v in state.rows.items()}
         self._commit(state._replace(rows=rows), self.now.t, {}, record)
+
+    def _next(self) -> tuple[int, State]:
+        """Name the next iteration, and the state that it begins with."""
+        c, (_, t, state) = self.client, self.now
+        return t + 1, c.closed(state) if c.schedule.closes(t + 1) else state
 
     def _exchange(self, act: Act, heard: Sequence[ReceivedMessage], record: RecordChange) -> Info:
         c, (_, t, state) = self.client, self.now
@@ -409,9 +420,9 @@ def dry_run(client: Client) -> None:
             client.task, local_client.now.state, client.own.train.x[:1], client.draw_probe(0)
         )
         local_client.local()
-        client.algorithm.settle(
-            client.task, local_client.now.state, client.schedule.context("settle", 1, client.number)
-        )
+        closed = dataclasses.replace(client, algorithm=checked).closed(local_client.now.state)
+        settled = checked.settle(client.task, closed, client.schedule.context("settle", 1, client.number))
+        client.algorithm.predict(client.task, settled, client.own.train.x[:1], client.draw_probe(0))
         offer, own = local_client.offer(), client.architectures.own
         others = [b for b in range(len(client.tasks)) if b != own]
         if reply := local_client.reply(local_client.question()) if checked.answers else offer:

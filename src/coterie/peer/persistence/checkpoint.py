@@ -20,20 +20,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
 from torch import Tensor
 
 from coterie.core.types import State
 from coterie.peer.errors import DamagedError, PeerError
 from coterie.peer.identity.key_files import folder_error
-from coterie.peer.learning.client import Snapshot
+from coterie.peer.learning.client import Client, Snapshot
 from coterie.peer.learning.inputs import Inputs
 from coterie.peer.transport.base import Version
 from coterie.peer.transport.schema import absurd
 from coterie.storage import tensors as files
 from coterie.storage.atomic import temporary_path
 
-__all__ = ["FORMER", "JOURNAL", "MODEL", "Checkpoint", "Origin", "StateFolder"]
+__all__ = ["FORMER", "JOURNAL", "MODEL", "Checkpoint", "Closed", "Origin", "StateFolder"]
 __all__ += ["inputs", "origin", "read", "state_of", "tensors"]
 
 log = logging.getLogger(__name__)
@@ -70,6 +69,19 @@ class Checkpoint(NamedTuple):
     """None: saved by a version that did not keep them."""
     origin: Origin | None = None
     """None: likewise."""
+
+
+class Closed(NamedTuple):
+    """The closing phase, in which a state may have other tensors."""
+
+    last: int
+    """The last iteration before it."""
+    state: State
+
+    @classmethod
+    def of(cls, client: Client) -> Closed:
+        """Make what a client's state is like then."""
+        return cls(client.schedule.last, client.closed(client.first()))
 
 
 class StateFolder:
@@ -112,7 +124,7 @@ class StateFolder:
         }
         try:
             files.save(self.path, FORMAT, facts, tensors(saved.now.state), secret=True, former=self.former)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             raise PeerError(
                 f"cannot save the model in {self.path}: {getattr(error, 'strerror', None) or error}; the one "
                 "saved before it, if any, is untouched, and learning goes on in memory; make room on the disk"
@@ -125,16 +137,17 @@ class StateFolder:
                 return inputs(read(path)[0])
         return None
 
-    def load(self, peer: str, run: str, like: State) -> Checkpoint | None:
+    def load(self, peer: str, run: str, like: State, then: Closed | None = None) -> Checkpoint | None:
         """Load the last sound state, which must be of this peer, run and model; None: there is none.
 
-        A damaged one is set aside if the one before it is sound.
+        `then`: what it must be like in the closing phase, if that is something else. A damaged one is set
+        aside if the one before it is sound.
         """
         temporary_path(self.path).unlink(missing_ok=True)
         damaged: DamagedError | None = None
         for path in filter(Path.exists, (self.path, self.former)):
             try:
-                saved = _fitting(path, peer, run, like)
+                saved = _fitting(path, peer, run, like, then)
             except DamagedError as error:
                 damaged = damaged or error
                 continue
@@ -187,7 +200,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return facts, found
 
 
-def _fitting(path: Path, peer: str, run: str, like: State) -> Checkpoint:
+def _fitting(path: Path, peer: str, run: str, like: State, then: Closed | None) -> Checkpoint:
     """Read a saved state of this peer, run and model, with values that others would take."""
     facts, found = read(path)
     for what, expected in (("peer", peer), ("run", run)):
@@ -196,7 +209,10 @@ def _fitting(path: Path, peer: str, run: str, like: State) -> Checkpoint:
                 f"{path} belongs to the {what} {facts[what]!r}, not to {expected!r}; give every "
                 "peer and every run a state folder of its own"
             )
-    wanted = tensors(like)
+    wanted = tensors(then.state if then and facts["t"] > then.last else like)
+    later = tensors(then.state).keys() if then else set()
+    # Until version 0.2 what the closing phase needs was there from the beginning.
+    found = {k: v for k, v in found.items() if k in wanted or k not in later}
     for name in [*wanted, *found]:
         expected, got = _described(wanted.get(name)), _described(found.get(name))
         if expected != got:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coterie.core.types import State
-from coterie.peer.persistence.checkpoint import Checkpoint, StateFolder
+from coterie.peer.persistence.checkpoint import Checkpoint, Closed, StateFolder
 from coterie.peer.persistence.journal import Journal, open_journal
 from coterie.peer.transport.base import Seen
 
@@ -36,13 +36,15 @@ class Life:
         like: State,
         wall: float = 0.0,
         latest: float = math.inf,
+        then: Closed | None = None,
     ) -> Life:
         """Open the journal and load the last sound model, which must be `like` this state.
 
-        `latest`: the largest incarnation under the peer's certificate.
+        `then`: or like this one, in the closing phase; `latest`: the largest incarnation under the peer's
+        certificate.
         """
         journal, past = open_journal(folder.journal, latest)
-        saved = folder.load(peer, run, like)
+        saved = folder.load(peer, run, like, then)
         lived = saved.now.version.incarnation if saved else 0
         return cls(next_incarnation(past.incarnation, lived, wall, latest), journal, past.newest, saved, wall)
 

@@ -165,6 +165,9 @@ class KDPDFL(PaperReading, TrustReading):
     def init(self, task: Task, start: Start, ctx: Context) -> State:
         return self._chosen.init(self, task, start, ctx)
 
+    def close(self, task: Task, state: State, ctx: Context) -> State:
+        return self._chosen.close(self, task, state, ctx)
+
     def settle(self, task: Task, state: State, ctx: Context) -> State:
         return self._chosen.settle(self, task, state, ctx)
 

@@ -65,7 +65,10 @@ class TrustReading(Distilling):
     def init(self, task: Task, start: Start, ctx: Context) -> State:
         state = Algorithm.init(self, task, start, ctx)
         rows = {"w": start.row, "fit": torch.zeros_like(start.row)}
-        return state._replace(memory=begin_mean(state), rows=rows)
+        return state._replace(rows=rows)
+
+    def close(self, task: Task, state: State, ctx: Context) -> State:
+        return begin_mean(state)
 
     def settle(self, task: Task, state: State, ctx: Context) -> State:
         return update_mean(state)

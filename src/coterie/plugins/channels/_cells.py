@@ -13,6 +13,10 @@ __all__ = ["Cells", "distance"]
 
 _AT_ONCE = 1 << 16
 """Pairs that are looked at together."""
+_WIDER = 1 + 1e-9
+"""Room for rounding."""
+_FINER = 8
+"""Small cells to a radius: the more, the fewer clients are looked at to find who has most near ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +41,30 @@ class Cells:
         return torch.cat([*padded]) if parts else star.new_zeros(0, 0)
 
     def most(self) -> int:
-        """Count the near clients of the client that has most of them."""
-        everybody = torch.split(torch.arange(len(self.place)), self.stars_at_once)
-        return max(self._near(some).shape[1] for some in everybody)
+        """Count the near clients of the client that has most; looked at are those alone that may be it."""
+        bound, most = self._others_at_most(), 0
+        for some in torch.split(bound.argsort(descending=True), self.stars_at_once):
+            if int(bound[some[0]]) <= most:
+                break
+            most = max(most, self._near(some).shape[1])
+        return most
+
+    def _others_at_most(self) -> Tensor:
+        """Count the others in small cells that are not all further away than the radius, `[M]`."""
+        radius, clients = float(self.radius), len(self.place)
+        side = max(1, min(math.isqrt(_FINER * clients), int(_FINER / radius)))
+        column, row = (self.place * side).long().clamp_max(side - 1).unbind(-1)
+        counts = (row * side + column).bincount(minlength=side**2).view(side, side)
+        before = torch.nn.functional.pad(counts.cumsum(dim=1), (1, 0))  # of the cells on the left in a row
+        found, far = torch.zeros_like(row), radius * side * _WIDER
+        reach = min(side, math.floor(far) + 1)
+        for up in range(-reach, reach + 1):  # rows, and in each the cells that may be that near
+            width = math.floor(math.sqrt(max(0.0, far**2 - max(0, abs(up) - 1) ** 2))) + 1
+            there = (row + up >= 0) & (row + up < side)
+            at = (row + up).clamp(0, side - 1)
+            right, left = (column + width + 1).clamp_max(side), (column - width).clamp_min(0)
+            found += (before[at, right] - before[at, left]) * there
+        return found - 1
 
     @property
     def stars_at_once(self) -> int:
