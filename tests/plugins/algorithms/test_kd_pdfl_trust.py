@@ -123,17 +123,17 @@ class Product(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+        self.a, self.b = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([torch.zeros_like(x), self.a * self.b * x], dim=1)
+        return torch.cat([torch.zeros_like(x), self.b(self.a(x))], dim=1)
 
 
-PRODUCT = Task(Product().double(), head=None)
+PRODUCT = Task(Product().double())
 
 
-def product(a: float, b: float) -> State:
-    return star(0.0)._replace(params={"a": numbers([a]), "b": numbers([b])}, memory={})
+def product(*ab: float) -> dict[str, Tensor]:
+    return {f"{name}.weight": numbers([one]).view(1, 1) for name, one in zip("ab", ab, strict=True)}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,8 @@ def product(a: float, b: float) -> State:
     ],
 )
 def test_who_cannot_be_averaged_has_no_say(sent: tuple[float, float], says: bool) -> None:
-    own, heard = product(2.0, 1.0), {"a": numbers([sent[0]])[None], "b": numbers([sent[1]])[None]}
+    own = star(0.0)._replace(params=product(2.0, 1.0))
+    heard = {k: m[None] for k, m in product(*sent).items()}
     box = Inbox(heard, torch.tensor([True]), torch.tensor([1]))
     new, info = TrustReading().mix(PRODUCT, own, box, BOTH, ctx())
     assert info["weight"].tolist() == [float(says)]

@@ -150,7 +150,7 @@ def test_the_adaptive_attack_refuses_a_distance_that_does_not_fit() -> None:
         Adaptive(distance="wasserstein1", outputs="logits")
 
 
-CHAINS = {
+CHAINS: dict[str, tuple[Mlp | Cnn, tuple[int, ...]]] = {
     "mlp": (Mlp(hidden=(7, 5), norm="batch"), (6,)),
     "cnn": (Cnn(channels=(3, 4), hidden=6, norm="batch"), (1, 8, 8)),
 }

@@ -49,8 +49,8 @@ class Permutation(Attack):
         pairs = list(_neighbours(task.model))
         if not pairs:
             raise ConfigError(
-                f"the attack permutation finds no hidden units that can change places in model "
-                f"{type(task.model).__name__}; give a chain of dense or convolutional layers, such as mlp or cnn"
+                "the attack permutation finds no hidden units that can change places in model "
+                f"{type(task.model).__name__}; give a chain of dense or convolutional layers, such as mlp"
             )
         sent = dict(honest)
         for first, between, then in pairs:
@@ -75,7 +75,7 @@ class Permutation(Attack):
 
 
 def _neighbours(model: nn.Module) -> Iterator[tuple[str, list[str], str]]:
-    """List pairs of layers that follow each other, with the names of those between, which are unit by unit."""
+    """List pairs of layers that follow each other, and those between them, which treat all units alike."""
     if not isinstance(model, nn.Sequential):
         return
     first, between = None, list[str]()
@@ -92,5 +92,5 @@ def _neighbours(model: nn.Module) -> Iterator[tuple[str, list[str], str]]:
 
 def _inputs_in(order: Tensor, weight: Tensor) -> Tensor:
     """Put the inputs of a layer into the order of those that make them; of an image each makes several."""
-    by_maker = weight.unflatten(1, (len(order), weight.shape[1] // len(order)))
-    return by_maker.index_select(1, order).flatten(1, 2)
+    by_maker = weight.view(len(weight), len(order), -1, *weight.shape[2:])
+    return by_maker.index_select(1, order).view_as(weight)
