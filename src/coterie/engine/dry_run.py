@@ -6,7 +6,6 @@ algorithms, attacks and channels: they may be anybody's.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -39,7 +38,7 @@ from coterie.core.validation import (
     same_tensors,
     validate_outputs,
 )
-from coterie.engine.analytic import AnalyticBackend, analytic_model
+from coterie.engine.analytic import by_autograd
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 
@@ -50,12 +49,10 @@ T = TypeVar("T")
 
 def dry_run(stack: Stack, group: AlgorithmGroup) -> None:
     """Try an algorithm, its attack and its channels on two clients; an error names what is wrong."""
-    task = _by_hand(stack)
     try:
-        _try_clients(stack, group, task)
+        _try_clients(stack, group, stack.task)
     except CoterieError:
-        if task is not stack.task:
-            _try_clients(stack, group, stack.task)  # torch's own layers can tell which of them it is
+        _try_clients(stack, group, by_autograd(stack.task))  # torch's own layers can tell which of them it is
         raise
     for member in {repr(m.algorithm): m for m in group.members}.values():
         checked = ValidatingAlgorithm(inner=member.algorithm, its=f"methods.{member.world.label}")
@@ -133,14 +130,6 @@ def _try_clients(stack: Stack, group: AlgorithmGroup, task: Task) -> None:
         lie = partial(_lie, world.experiment.attack.name, group.attack, task)
         for messages in (replies, offers):
             attempt(lie, state, messages, probe, ctx("attack"))
-
-
-def _by_hand(stack: Stack) -> Task:
-    """Take the gradients that a run would take: those by hand, where all layers are known."""
-    known = None if stack.task.alone else analytic_model(stack.task, stack.data.pool.shape[1:])
-    if known is None:
-        return stack.task
-    return dataclasses.replace(stack.task, backend=AnalyticBackend(stack.task, known.gradients))
 
 
 def _offered(

@@ -22,7 +22,7 @@ from coterie.core.graph import SMALL
 from coterie.core.models.batching import batched_or_alone
 from coterie.core.models.model_factory import acquainted, build_task, with_proxy
 from coterie.core.tasks.task import Alone, Task
-from coterie.engine.analytic import analytic_model
+from coterie.engine.analytic import analytic_model, by_hand
 from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
 from coterie.engine.layout import Cast, Stack, stacks
@@ -218,14 +218,17 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         if group not in together:
             where = f"methods.{world.label}.proxy"
             known = (with_proxy(t, proxy, inputs, names, init, where) for t in acquainted(cast.tasks))
-            together[group] = tuple(
-                task
-                if analytic_model(task, inputs) and not (task.foreign or task.proxy)
-                else batched_or_alone(task, x, y)
-                for task in known
-            )
+            together[group] = tuple(_ready(task, inputs, x, y) for task in known)
         found.append(cast._replace(tasks=together[group]))
     return found
+
+
+def _ready(task: Task, inputs: tuple[int, ...], x: Tensor, y: Tensor) -> Task:
+    """Let a task compute as fast as it can; whether it can be batched is tried where a layer is not known."""
+    made = by_hand(task, inputs)
+    if all(one.backend for one in (made, *made.foreign, *([made.proxy] if made.proxy else []))):
+        return made
+    return by_hand(batched_or_alone(task, x, y), inputs)
 
 
 def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:

@@ -20,7 +20,10 @@ from tests.trees import one_by_one, same
 
 CLIENTS, SAMPLES, CLASSES = 3, 6, 4
 CLOSE = 1e-10
-BY_HAND = {"cnn", "emnist_cnn", "iot_mlp", "linear", "mlp", "mlp batch", "cnn batch"}
+BY_HAND = {
+    "cnn", "cnn batch", "cnn group", "emnist_cnn", "iot_mlp", "linear", "mlp", "mlp batch", "resnet batch",
+    "resnet group",
+}  # fmt: skip
 
 Local = Callable[[Task, State, Batch], tuple[State, Info]]
 
@@ -34,7 +37,7 @@ def learning(model: str, optimizer: Optimizer, norm: str = "none") -> tuple[Task
 def by_hand(task: Task, inputs: tuple[int, ...]) -> Task:
     """The task as the engine hands it to an algorithm."""
     model = analytic_model(task, inputs)
-    return replace(task, backend=AnalyticBackend(task, model.gradients)) if model else task
+    return replace(task, backend=AnalyticBackend(task, model)) if model else task
 
 
 def clients(task: Task, inputs: tuple[int, ...]) -> tuple[State, Batch]:
@@ -129,7 +132,8 @@ LOCALS: list[Local] = [
     default, two_models, in_turn, masked, masked_alone, two_halves, objective, nested, second_order,
 ]  # fmt: skip
 MODEL_SHARE = [(name, "none") for name in registered("model") if name not in ("resnet", "causal_cnn")] + [
-    ("resnet", "batch"), ("mlp", "batch"), ("mlp", "layer"), ("cnn", "batch"), ("cnn", "group"),
+    ("resnet", "batch"), ("resnet", "group"), ("mlp", "batch"), ("mlp", "layer"), ("cnn", "batch"),
+    ("cnn", "group"),
 ]  # fmt: skip
 
 
@@ -189,7 +193,7 @@ def test_the_stacked_gradients_are_what_is_called() -> None:
         seen.append([tuple(part.shape) for part in given[1:]])
         return model.gradients(*given)
 
-    fast = replace(task, backend=AnalyticBackend(task, noted))
+    fast = replace(task, backend=AnalyticBackend(task, model, noted))
     vmap(lambda *given: two_models(fast, *given))(*clients(task, inputs))
     assert seen == [[(CLIENTS, SAMPLES, *inputs), (CLIENTS, SAMPLES), (CLIENTS,)]] * 2
 

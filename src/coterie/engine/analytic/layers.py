@@ -15,7 +15,20 @@ from torch import Tensor, nn
 
 from coterie.core.types import Tensors
 
-__all__ = ["BatchNorm", "Flatten", "Forward", "Grads", "Layer", "Linear", "MaxPool", "OuterProduct", "Relu"]
+__all__ = [
+    "AveragePool",
+    "Backward",
+    "BatchNorm",
+    "Flatten",
+    "Forward",
+    "Grads",
+    "GroupNorm",
+    "Layer",
+    "Linear",
+    "MaxPool",
+    "OuterProduct",
+    "Relu",
+]
 
 
 class OuterProduct(NamedTuple):
@@ -135,6 +148,46 @@ class BatchNorm(Layer):
 
 
 @dataclass(frozen=True)
+class GroupNorm(Layer):
+    r"""Normalisation of each sample over groups of channels, by the same equation.
+
+    Wu, He: Group normalization. ECCV 2018.
+    """
+
+    name: str
+    groups: int
+    eps: float
+
+    @classmethod
+    def of(cls, name: str, module: nn.GroupNorm) -> GroupNorm | None:
+        return cls(name, module.num_groups, module.eps) if module.affine else None
+
+    def forward(self, state: Tensors, x: Tensor) -> Forward:
+        images = _images(x)  # a sample's groups are its own affair, whoever's it is
+        normal, mean, inverse = torch.native_group_norm(images, None, None, *self._sizes(images), self.eps)
+        normal = _stacked(normal, len(x))
+        weight, bias = (_over_images(state[f"{self.name}.{part}"]) for part in ("weight", "bias"))
+        return Forward(torch.addcmul(bias, normal, weight), (x, normal, mean, inverse), {})
+
+    def backward(self, state: Tensors, saved: tuple[Tensor, ...], dy: Tensor, inner: bool) -> Backward:
+        x, normal, mean, inverse = saved
+        flat = dy.flatten(1, -2)
+        grads: Grads = {
+            f"{self.name}.weight": (flat * normal.flatten(1, -2)).sum(dim=1),
+            f"{self.name}.bias": flat.sum(dim=1),
+        }
+        if not inner:
+            return None, grads
+        images, outer = _images(x), _images(dy * _over_images(state[f"{self.name}.weight"]))
+        how = (*self._sizes(images), [True, False, False])
+        dx = torch.ops.aten.native_group_norm_backward(outer, images, mean, inverse, None, *how)[0]
+        return _stacked(dx, len(x)), grads
+
+    def _sizes(self, images: Tensor) -> tuple[int, int, int, int]:
+        return images.shape[0], images.shape[1], images[0, 0].numel(), self.groups
+
+
+@dataclass(frozen=True)
 class Relu(Layer):
     """The positive part, $y = max(0, x)$."""
 
@@ -206,6 +259,22 @@ class MaxPool(Layer):
         k = self.size
         whole = x[:, :, : height // k * k, : width // k * k]
         return whole.reshape(n, b, height // k, k, width // k, k, c)
+
+
+@dataclass(frozen=True)
+class AveragePool(Layer):
+    """The mean of all pixels."""
+
+    def forward(self, state: Tensors, x: Tensor) -> Forward:
+        return Forward(x.mean(dim=(2, 3), keepdim=True), x, {})
+
+    def backward(self, state: Tensors, saved: Tensor, dy: Tensor, inner: bool) -> Backward:
+        return (dy / saved[0, 0, ..., 0].numel()).expand_as(saved), {}
+
+
+def _over_images(channels: Tensor) -> Tensor:
+    """Lay out numbers of channels `[n, C]` beside images `[n, B, H, W, C]`."""
+    return channels[:, None, None, None]
 
 
 def _images(x: Tensor) -> Tensor:
