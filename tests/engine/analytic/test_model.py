@@ -130,7 +130,7 @@ def test_patches_and_products_are_the_convolution(padding: int, stride: int, bia
     inside = slice(padding, -padding or None)
     for inner in (True, False):
         dx, dw = convolution._products_backward(padded, w, dy, inner, stride)
-        dx_want, dw_want = convolution._one_by_one_backward(want.saved, w, dy, inner, stride, padding)
+        dx_want, dw_want = convolution._in_groups_backward(want.saved, w, dy, inner, stride, padding)
         assert float((dw - dw_want).abs().max()) < 1e-12
         assert (dx is None) is not inner
         if dx is not None and dx_want is not None:

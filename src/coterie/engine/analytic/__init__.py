@@ -1,12 +1,12 @@
 """Gradients of a stack of clients, written out by hand for layers that are known.
 
 `torch.func` differentiates any model, but for a stack of small ones it pays for generality: new
-tensors for every gradient and every updated weight, and convolutions in groups. Where a model is a
+tensors for every gradient and every updated weight. Where a model is a
 chain of known layers, the chain rule is written out here.
 
 layers       linear, normalisation, ReLU, pooling, flattening
 chain        layers one after the other, and residual blocks
-convolution  client after client on a CPU, in kernels of our own or as matrix products on a GPU
+convolution  clients as groups of channels on a CPU, in kernels of our own or as matrix products on a GPU
 model        the chain of a model, and its loss
 backend      the same gradients and outputs for all that algorithms do
 fused_mlp    all local steps of a small perceptron in one GPU kernel; everything works without it

@@ -72,11 +72,11 @@ class ResidualLayer(Layer):
 
     def forward(self, state: Tensors, x: Tensor) -> Forward:
         one, other = (chain.forward(state, x) for chain in (self.residual, self.shortcut))
-        y = (one.y + other.y).relu()
+        y = (one.y + other.y).relu_()
         return Forward(y, (one.saved, other.saved, y), {**one.buffers, **other.buffers})
 
     def evaluate(self, state: Tensors, x: Tensor) -> Tensor:
-        return (self.residual.evaluate(state, x) + self.shortcut.evaluate(state, x)).relu()
+        return (self.residual.evaluate(state, x) + self.shortcut.evaluate(state, x)).relu_()
 
     def backward(self, state: Tensors, saved: tuple[Any, Any, Tensor], dy: Tensor, inner: bool) -> Backward:
         one, other, y = saved

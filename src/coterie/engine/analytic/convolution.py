@@ -1,13 +1,13 @@
 r"""$y_{p,o} = b_o + \sum_{u,v,c} x_{s p+(u,v),c} W_{o,c,u,v}$
 
-On a CPU, client after client in the processor's own convolution (channels last); on a GPU in kernels
-of our own; elsewhere as one batched matrix product over patches: convolutions in groups are slow.
+On a CPU in the processor's own convolution, clients as groups of channels, with channels last in memory:
+channels first, these are several times slower. On a GPU in kernels of our own; elsewhere as one batched
+matrix product over patches.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import repeat
 from types import ModuleType
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from coterie.core.types import Tensors
 from coterie.engine.analytic.kernels import kernels
-from coterie.engine.analytic.layers import Backward, Forward, Grads, Layer
+from coterie.engine.analytic.layers import Backward, Forward, Grads, Layer, folded, unfolded
 
 __all__ = ["Convolution"]
 
@@ -46,7 +46,7 @@ class Convolution(Layer):
     def forward(self, state: Tensors, x: Tensor) -> Forward:
         w, b = state[f"{self.name}.weight"], state[f"{self.name}.bias"] if self.bias else None
         if x.device.type == "cpu":
-            return Forward(_one_by_one(x, w, b, self.stride, self.padding), x, {})
+            return Forward(_in_groups(x, w, b, self.stride, self.padding), x, {})
         x = _padded(x, self.padding)
         if self.kernels:
             x, columns = x.contiguous(), _columns(w).contiguous()
@@ -57,7 +57,7 @@ class Convolution(Layer):
     def backward(self, state: Tensors, saved: Tensor, dy: Tensor, inner: bool) -> Backward:
         x, w, p = saved, state[f"{self.name}.weight"], self.padding
         if x.device.type == "cpu":
-            dx, dw = _one_by_one_backward(x, w, dy, inner, self.stride, p)
+            dx, dw = _in_groups_backward(x, w, dy, inner, self.stride, p)
         elif self.kernels:
             dy, k = dy.contiguous(), self.size
             dw = _weights(self.kernels.weight_gradient(x, dy, k), w)
@@ -76,30 +76,21 @@ def _padded(x: Tensor, p: int) -> Tensor:
     return nn.functional.pad(x, (0, 0, p, p, p, p)) if p else x
 
 
-# Client after client, [B, C, H, W] with channels last in memory.
+# Clients as groups of channels, [B, n x C, H, W].
 
 
-def _one_by_one(x: Tensor, w: Tensor, b: Tensor | None, stride: int, padding: int) -> Tensor:
-    each = zip(_images(x), w.unbind(), repeat(None) if b is None else b.unbind(), strict=False)
-    return _stacked([nn.functional.conv2d(*one, stride, padding).permute(0, 2, 3, 1) for one in each])
+def _in_groups(x: Tensor, w: Tensor, b: Tensor | None, stride: int, padding: int) -> Tensor:
+    shift, n = None if b is None else b.flatten(), len(x)
+    return unfolded(nn.functional.conv2d(folded(x), w.flatten(0, 1), shift, stride, padding, 1, n), n)
 
 
-def _one_by_one_backward(
+def _in_groups_backward(
     x: Tensor, w: Tensor, dy: Tensor, inner: bool, stride: int, padding: int
 ) -> tuple[Tensor | None, Tensor]:
-    how = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1, [inner, True, False]
-    each = zip(_images(dy), _images(x), w.unbind(), strict=True)
-    found = [torch.ops.aten.convolution_backward(*one, None, *how) for one in each]
-    dx = _stacked([f[0].permute(0, 2, 3, 1) for f in found]) if inner else None
-    return dx, _stacked([f[1] for f in found])
-
-
-def _images(x: Tensor) -> tuple[Tensor, ...]:
-    return x.permute(0, 1, 4, 2, 3).unbind()
-
-
-def _stacked(found: list[Tensor]) -> Tensor:
-    return torch.stack(found) if len(found) > 1 else found[0][None]  # one is not copied
+    how = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], len(x), [inner, True, False]
+    each = folded(dy), folded(x), w.flatten(0, 1)
+    dx, dw, _ = torch.ops.aten.convolution_backward(*each, None, *how)
+    return unfolded(dx, len(x)) if inner else None, dw.reshape(w.shape)
 
 
 # Patches [n, B x positions, k x k x C], and matrix products.
