@@ -123,7 +123,7 @@ class AnalyticExecution(Execution):
 
     def __init__(self, task: Task, model: AnalyticModel, compiled: bool = False) -> None:
         self.task, self.compiled = task, compiled
-        self.side_by_side = model.one_by_one and not compiled
+        self.side_by_side = model.convolves and not compiled
         self._gradients = torch.compile(model.gradients, dynamic=False) if compiled else model.gradients
         self._others = VmapExecution(
             task, backend=partial(AnalyticBackend, model=model, stacked=self._gradients)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from coterie.core.data import Federation
 from coterie.core.errors import NoRoomError
@@ -21,8 +23,10 @@ from coterie.experiment import World
 __all__ = [
     "check_clients_fit",
     "chunk_size",
+    "clients_in_cache",
     "device_memory",
     "models_carried",
+    "most_numbers",
     "nbytes",
     "split_to_fit",
     "world_bytes",
@@ -36,6 +40,8 @@ COPIES_ON_CPU = 2
 """A model, and the one it is laid out from: only the few clients of a block have gradients at a time."""
 MODEL_SHARE = 0.8
 """Share of the memory for models; the rest is for data and temporary tensors."""
+ACTIVATION_BYTES = 2 << 20
+"""On a CPU: activations of a layer of clients that compute at once; about what stays in the cache."""
 TEMPORARY_BYTES = 256 << 20
 """Budget for temporary tensors in bytes; more on a GPU with much more memory."""
 
@@ -133,6 +139,33 @@ def split_to_fit(needs: Sequence[int], clients: Sequence[int], memory: int, devi
             first, held = i, 0
         held += need
     return [*parts, range(first, len(needs))]
+
+
+@lru_cache(maxsize=32)
+def most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
+    """Count the most numbers that any layer takes in or puts out for one sample."""
+    most = [inputs.numel()]
+    model = task.modules[1]
+
+    def look(_module: nn.Module, _args: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            most.append(output.numel() // 2)
+
+    hooks = [module.register_forward_hook(look) for module in model.modules()]
+    try:
+        device = next(model.parameters()).device
+        with torch.no_grad():
+            # Two samples: a normalisation by the batch cannot do with one.
+            model(torch.zeros(2, *inputs, dtype=dtype, device=device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(most)
+
+
+def clients_in_cache(task: Task, inputs: torch.Size, samples: int, dtype: torch.dtype) -> int:
+    """Count the clients whose activations of a layer stay in a processor's cache, of so many samples each."""
+    return max(1, ACTIVATION_BYTES // (most_numbers(task, inputs, dtype) * samples * dtype.itemsize))
 
 
 def device_memory(device: torch.device) -> int:

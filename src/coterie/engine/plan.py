@@ -261,7 +261,7 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
     )
     parameters = sum(p.numel() for p in stack.task.model.parameters())
     work = float(parameters) * stack.size * experiment.train.iterations
-    pays = work > WORTH_COMPILING and not (known and known.one_by_one and stack.device.type == "cpu")
+    pays = work > WORTH_COMPILING and not (known and known.convolves and stack.device.type == "cpu")
     # What meets functions on their way (`KeyedFunctions`) is not compiled.
     wanted = experiment.compile == "on" or (experiment.compile == "auto" and pays)
     compiled = wanted and not stack.task.draws

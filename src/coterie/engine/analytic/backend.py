@@ -28,6 +28,7 @@ from coterie.engine.analytic.model import (
     apply_gradients_,
     materialise,
 )
+from coterie.engine.memory_budget import clients_in_cache
 
 __all__ = ["AnalyticBackend", "Layout", "StackedGradients", "by_autograd", "by_hand", "flatten", "unflatten"]
 
@@ -97,14 +98,17 @@ class AnalyticBackend:
         runs: list[Trained] = []
 
         def there(params: Tensors, buffers: Tensors, x: Tensor) -> tuple[Any, ...]:
-            runs.append(run := self.model.trained({**params, **buffers}, x))
-            return run.outputs, run.features, {**buffers, **run.buffers}
+            whole = {**params, **buffers}
+            runs[:] = [self.model.trained(_some(whole, part), x[part]) for part in self._parts(x)]
+            outputs, features, changed = (_joined([run[i] for run in runs]) for i in range(3))
+            return outputs, features, {**buffers, **changed}
 
         def back(params: Tensors, buffers: Tensors, x: Tensor, dy: Tensor, more: Tensor) -> tuple[Tensors]:
-            run, whole = runs.pop(), {**params, **buffers}
-            if len(run.outputs) != len(dy):  # the objective differs where the models do not
-                run = self.model.trained(whole, x)
-            return (materialise(self.model.derived(whole, run.saved, dy, more)),)
+            if sum(len(run.outputs) for run in runs) != len(dy):  # the objective differs where models do not
+                there(params, buffers, x)
+            whole, each = {**params, **buffers}, zip(self._parts(x), runs, strict=True)
+            found = [self.model.derived(_some(whole, p), run.saved, dy[p], more[p]) for p, run in each]
+            return (_joined(list(map(materialise, found))),)
 
         outputs, features, after = _stacked_or(None, there, params, buffers, x)
         y = self.task.kind.targets(x, batch.y)
@@ -131,6 +135,13 @@ class AnalyticBackend:
         params, buffers, loss = _stacked_or(alone, partial(self._step, names, donate), *given)
         return state._replace(params=params, buffers=buffers), {"loss": loss}
 
+    def _parts(self, x: Tensor) -> list[slice]:
+        """Part clients with samples `[n, B, ...]`: on a CPU by what stays in its cache."""
+        n = size = len(x)
+        if self.model.convolves and x.device.type == "cpu":
+            size = clients_in_cache(self.task, x.shape[2:], x.shape[1], x.dtype)
+        return [slice(at, at + size) for at in range(0, n, size)]
+
     @property
     def _stacked(self) -> StackedGradients:
         return self.stacked or self.model.gradients
@@ -138,11 +149,11 @@ class AnalyticBackend:
     def _logits(
         self, params: Tensors, buffers: Tensors, x: Tensor, wanted: Tensor | None = None
     ) -> tuple[Tensor]:
-        whole = {**params, **buffers}
         if wanted is None:
-            return (self.model.logits(whole, x),)
+            whole = {**params, **buffers}
+            return (_joined([self.model.logits(_some(whole, part), x[part]) for part in self._parts(x)]),)
         some = wanted.nonzero()[:, 0] if wanted.any() else torch.zeros_like(wanted[:1], dtype=torch.int64)
-        found = self.model.logits({k: v[some] for k, v in whole.items()}, x[some])
+        found = self._logits(_some(params, some), _some(buffers, some), x[some])[0]
         return (found.new_zeros(len(x), *found.shape[1:]).index_copy(0, some, found),)
 
     def _gradients(
@@ -169,6 +180,19 @@ class AnalyticBackend:
         each = {k: s if s.dim() else s.expand_as(lr) for k, s in each.items()}
         apply_gradients_(new, found.grads, {k: each[name] for k, name in names.items()})
         return new, {**buffers, **found.buffers}, found.loss
+
+
+def _some(tensors: Tensors, which: slice | Tensor) -> Tensors:
+    return {k: v[which] for k, v in tensors.items()}
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Put parts of the clients together again: tensors, or dictionaries of these."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], dict):
+        return {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
+    return torch.cat(list(parts))
 
 
 def _beside(few: Tensor, many: Tensor) -> Tensor:
@@ -232,7 +256,7 @@ class _Call:
             for leaf in leaves
         )
         found = self._flat(self.stacked, one_axis)
-        return tuple(leaf.view(*sizes, *leaf.shape[1:]) for leaf in found)
+        return tuple(leaf.view(sizes + leaf.shape[1:]) for leaf in found)
 
     def mapped(self, leaves: Sequence[Any]) -> Any:
         """Map `alone` over all axes, so that it can be differentiated."""

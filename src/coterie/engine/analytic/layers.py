@@ -169,7 +169,9 @@ class GroupNorm(Layer):
 
     def forward(self, state: Tensors, x: Tensor) -> Forward:
         images = folded(x)
-        normal, mean, inverse = torch.native_group_norm(images, None, None, *self._sizes(images, len(x)), self.eps)
+        normal, mean, inverse = torch.native_group_norm(
+            images, None, None, *self._sizes(images, len(x)), self.eps
+        )
         normal = unfolded(normal, len(x))
         weight, bias = (_overfolded(state[f"{self.name}.{part}"]) for part in ("weight", "bias"))
         return Forward(torch.addcmul(bias, normal, weight), (x, normal, mean, inverse), {})

@@ -69,8 +69,8 @@ class AnalyticModel:
         return self.base.layers + self.head.layers
 
     @property
-    def one_by_one(self) -> bool:
-        """True if on a CPU a layer takes client after client, so that threads can take them side by side."""
+    def convolves(self) -> bool:
+        """True if activations are large beside weights, so that few clients at a time fill a processor."""
         return any(isinstance(layer, Convolution | ResidualLayer) for layer in self.layers)
 
     def logits(self, state: Tensors, x: Tensor) -> Tensor:
