@@ -113,7 +113,8 @@ class AnalyticBackend:
         outputs, features, after = _stacked_or(None, there, params, buffers, x)
         y = self.task.kind.targets(x, batch.y)
         (dy, more), loss = grad_and_value(objective, argnums=(0, 1))(outputs, features, y)
-        return Gradient(*_stacked_or(None, back, params, buffers, x, dy, more), loss, after)
+        (grads,) = _stacked_or(None, back, params, buffers, x, dy, more)
+        return Gradient(grads, loss, after)
 
     def step(
         self, state: State, batch: Batch, scale: Scale, pull: Pull | None, donate: bool

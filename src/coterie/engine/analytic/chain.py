@@ -26,7 +26,8 @@ class Chain(Layer):
     """True for a layer that has parameters, or stands behind one that has."""
 
     def forward(self, state: Tensors, x: Tensor) -> Forward:
-        saved, buffers = [], {}
+        saved: list[Any] = []
+        buffers: Tensors = {}
         for layer in self.layers:
             x, kept, changed = layer.forward(state, x)
             saved.append(kept)

@@ -294,4 +294,5 @@ def folded(x: Tensor) -> Tensor:
 
 def unfolded(images: Tensor, n: int) -> Tensor:
     """Undo `folded`, without a copy."""
-    return images.permute(0, 2, 3, 1).unflatten(3, (n, -1)).permute(3, 0, 1, 2, 4)
+    last = images.permute(0, 2, 3, 1)
+    return last.view(*last.shape[:3], n, -1).permute(3, 0, 1, 2, 4)

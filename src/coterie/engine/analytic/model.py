@@ -110,13 +110,13 @@ def analytic_model(task: Task, inputs: Sequence[int]) -> AnalyticModel | None:
     if (found := _chain("", model, known)) is None or not found.flat[-1]:
         return None
     names = [name for name, _ in model.named_children()]
-    head = names.index(task.head) if task.head in names else len(names)
-    if not found.flat[head]:  # its input is images
-        head = len(names)
-    base, head = (
-        Chain(found.chain.layers[some], found.chain.learns[some]) for some in (slice(head), slice(head, None))
+    at = names.index(task.head) if task.head in names else len(names)
+    if not found.flat[at]:  # the head takes in images
+        at = len(names)
+    layers, learns = found.chain.layers, found.chain.learns
+    return AnalyticModel(
+        Chain(layers[:at], learns[:at]), Chain(layers[at:], learns[at:]), task.kind.closed_form
     )
-    return AnalyticModel(base, head, task.kind.closed_form)
 
 
 class _Found(NamedTuple):
