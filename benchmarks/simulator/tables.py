@@ -176,8 +176,8 @@ def _mixed(result: Result) -> Table:
         ("work", "clients", "method", "gradients", "gradients/s", "cost (range)", "of a gradient (range)"),
         rows,
         note="One federation of a perceptron, a convolutional and a residual net, a third each, against "
-        "three of a third of the clients with one of them: local steps, exchanges and evaluations, in processor "
-        f"time on a CPU; median of {result['pairs']} pairs in turn. Gradients: of a round, with lessons.",
+        "three of a third of the clients with one of them: local steps, exchanges and evaluations, in "
+        f"processor time on a CPU; median of {result['pairs']} pairs in turn. Gradients: of a round, with lessons.",
         words=_WORDS,
         spare=("gradients", "gradients/s"),
     )

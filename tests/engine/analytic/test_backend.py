@@ -14,9 +14,9 @@ from torch.func import grad, vmap
 from coterie.core.models.optim import Adam, Optimizer, Sgd
 from coterie.core.registry import build, registered
 from coterie.core.tasks.task import Task
-from coterie.core.types import Batch, Info, State, Tensors
+from coterie.core.types import Batch, Foreign, Inbox, Info, State, Tensors
 from coterie.engine.analytic import AnalyticBackend, analytic_model
-from tests.trees import one_by_one, same
+from tests.trees import one_by_one, pick, same
 
 CLIENTS, SAMPLES, CLASSES = 3, 6, 4
 CLOSE = 1e-10
@@ -222,3 +222,74 @@ def test_a_donated_state_is_overwritten_and_nothing_else() -> None:
     same(stepped(donate=True), want)
     same(state.params, want.params)
     same(state[1:], before[1:])
+
+
+class TestOutputsAndLessons:
+    """What algorithms do in exchanges: looks at messages, and gradients towards what others say."""
+
+    NETS = (("mlp", "batch"), ("cnn", "batch"), ("resnet", "group"), ("resnet", "batch"))
+
+    @pytest.fixture(params=[2 << 20, 40_000], ids=["at once", "in parts"], autouse=True)
+    def cache(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("coterie.engine.memory_budget.ACTIVATION_BYTES", request.param)
+
+    @pytest.mark.parametrize(("model", "norm"), NETS)
+    def test_a_look_at_messages_of_clients(self, model: str, norm: str) -> None:
+        """Readers and messages are two axes; those that are not wanted are zeros, or not spared."""
+        task, inputs = learning(model, Sgd(), norm)
+        fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
+        messages = {k: torch.stack([v, v.flip(0)], dim=1) for k, v in state.params.items()}
+        foreign = {k: m + 1 for k, m in messages.items()} | {
+            k: torch.stack([v, v], dim=1) for k, v in state.buffers.items() if v.is_floating_point()
+        }
+        heard = torch.tensor([[True, True], [True, False], [False, False]])
+        other = torch.tensor([[True, False], [False, False], [False, False]])
+
+        def looked(its: Task, state: State, x: Tensor, *given: Any) -> Tensor:
+            messages, theirs, heard, other = given
+            inbox = Inbox(messages, heard, torch.arange(2), (Foreign(theirs, other),))
+            seen = its.look(lambda task, one: task.logits(one, x), state, inbox)
+            return torch.where(heard[:, None, None], seen, 0.0)
+
+        plain, quick = replace(task, foreign=(task,)), replace(fast, foreign=(fast,))
+        given = state, batch.x, messages, foreign, heard, other
+        want = vmap(lambda *one: looked(plain, *one))(*given)
+        same(vmap(lambda *one: looked(quick, *one))(*given), want, CLOSE)
+        assert want[0].abs().amin() > 0
+        assert not torch.equal(want[0, 0], want[0, 1])
+        alone = pick(given, 0)
+        same(looked(quick, *alone), looked(plain, *alone), CLOSE)
+
+    @pytest.mark.parametrize(("model", "norm"), NETS)
+    def test_lessons_with_several_teachers_of_one_model(self, model: str, norm: str) -> None:
+        """The objective has one axis more than the model that learns; and there may be none at all."""
+        task, inputs = learning(model, Sgd(), norm)
+        fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
+        wanted = torch.rand(CLIENTS, 2, SAMPLES, CLASSES, dtype=torch.float64).softmax(dim=-1)
+
+        def lesson(its: Task, state: State, batch: Batch, wanted: Tensor) -> Any:
+            def objective(outputs: Tensor, features: Tensor, _y: Tensor) -> Tensor:
+                return its.kind.follow(outputs, wanted) + features.square().mean()
+
+            return its.gradients(state, batch, objective=objective)
+
+        def lessons(its: Task, state: State, batch: Batch, wanted: Tensor) -> Any:
+            return vmap(lambda one: lesson(its, state, batch, one))(wanted)
+
+        for call, towards in ((lesson, wanted[:, 0]), (lessons, wanted)):
+            got, want = (
+                vmap(lambda *one, t=t, c=call: c(t, *one))(state, batch, towards) for t in (fast, task)
+            )
+            same(got, want, CLOSE)
+        alone = pick((state, batch, wanted[:, 0]), 0)
+        same(lesson(fast, *alone), lesson(task, *alone), CLOSE)
+
+    def test_outputs_can_be_differentiated(self) -> None:
+        task, inputs = learning("resnet", Sgd(), "group")
+        fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
+
+        def slope(its: Task, state: State, x: Tensor) -> Tensors:
+            return grad(lambda p: its.logits(state._replace(params=p), x).square().sum())(state.params)
+
+        got, want = (vmap(lambda *one, t=t: slope(t, *one))(state, batch.x) for t in (fast, task))
+        same(got, want, CLOSE)
