@@ -177,7 +177,7 @@ def _mixed(result: Result) -> Table:
         rows,
         note="One federation of a perceptron, a convolutional and a residual net, a third each, against "
         "three of a third of the clients with one of them: local steps, exchanges and evaluations, in "
-        f"processor time on a CPU; median of {result['pairs']} pairs in turn. Gradients: of a round, with lessons.",
+        f"processor time on a CPU; median of {result['pairs']} pairs in turn. Gradients: with lessons.",
         words=_WORDS,
         spare=("gradients", "gradients/s"),
     )
