@@ -289,7 +289,10 @@ class TestOutputsAndLessons:
         fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
 
         def slope(its: Task, state: State, x: Tensor) -> Tensors:
-            return grad(lambda p: its.logits(state._replace(params=p), x).square().sum())(state.params)
+            found: Tensors = grad(lambda p: its.logits(state._replace(params=p), x).square().sum())(
+                state.params
+            )
+            return found
 
         got, want = (vmap(lambda *one, t=t: slope(t, *one))(state, batch.x) for t in (fast, task))
         same(got, want, CLOSE)
