@@ -51,12 +51,14 @@ _CPU: Mapping[str, Clients] = {
     "exchange": {"W0": (20, 500), "W1": (20, 500), "W2": (20,)},
     "scaling": {"W0": (1000, 10_000, 100_000), "W1": (20, 100, 500, 2000, 10_000), "W2": (10, 40, 100, 400)},
     "methods": {"W0": (20, 100, 500), "W1": (20, 100, 500), "W2": (10, 40)},
+    "mixed": {"M0": (24,), "M1": (24,)},
 }
 _GPU: Mapping[str, Clients] = {
     "engine": {"W0": (1000, 10_000), "W1": (100, 1000, 10_000), "W2": (40, 200, 1000)},
     "exchange": {"W0": (1000, 10_000), "W1": (1000, 10_000), "W2": (200,)},
     "scaling": {"W0": (10_000, 100_000), "W1": (1000, 10_000, 100_000), "W2": (20, 100, 400, 2000)},
     "methods": {"W0": (1000, 10_000), "W1": (1000, 10_000), "W2": (200, 1000)},
+    "mixed": {"M0": (24, 240), "M1": (24, 240)},
 }
 
 
@@ -152,6 +154,29 @@ def methods(
     """
     how = {"pairs": pairs, "seconds": seconds, "device": device}
     _conduct("methods", work, clients, as_json, out, names or ["KD-PDFL"], eager=eager, **how)
+
+
+@bench.command()
+def mixed(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="METHOD", help="Algorithms; by default FedAvg and KD-PDFL.")
+    ] = None,
+    work: Annotated[
+        str, typer.Option("--work", metavar="M0,M1", help="M0: images of 8 x 8, M1: of 32 x 32.")
+    ] = "M0,M1",
+    clients: Numbers = None,
+    pairs: Pairs = 5,
+    device: Device = "cpu",
+    eager: Eager = False,
+    as_json: Json = False,
+    out: Out = None,
+) -> None:
+    """The cost of a federation of three architectures, in turn with three federations of one each.
+
+    Example:  OMP_NUM_THREADS=1 coterie bench mixed KD-PDFL --work M0
+    """
+    how = {"pairs": pairs, "seconds": 0, "device": device}
+    _conduct("mixed", work, clients, as_json, out, names or ["FedAvg", "KD-PDFL"], eager=eager, **how)
 
 
 def _conduct(

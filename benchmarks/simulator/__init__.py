@@ -9,6 +9,7 @@ engine_bench      `coterie bench engine`
 exchange_bench    `coterie bench exchange`
 scaling_bench     `coterie bench scaling`
 methods_bench     `coterie bench methods`
+mixed_bench       `coterie bench mixed`
 tables            results as a table, in the terminal and as Markdown
 pictures          throughput against the number of clients
 """

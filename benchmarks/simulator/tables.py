@@ -160,11 +160,35 @@ def _methods(result: Result) -> Table:
     )
 
 
+def _mixed(result: Result) -> Table:
+    rows = [
+        (
+            *_work(r),
+            r["method"],
+            f"{r['gradients']:,} / {r['gradients_alone']:,}",
+            f"{r['mixed']['median']:,.0f} / {r['alone']['median']:,.0f}",
+            _times(r["cost"]),
+            _times(r["cost_of_a_gradient"]),
+        )
+        for r in result["rows"]
+    ]
+    return Table(
+        ("work", "clients", "method", "gradients", "gradients/s", "cost (range)", "of a gradient (range)"),
+        rows,
+        note="One federation of a perceptron, a convolutional and a residual net, a third each, against "
+        "three of a third of the clients with one of them: local steps, exchanges and evaluations, in "
+        f"processor time on a CPU; median of {result['pairs']} pairs in turn. Gradients: with lessons.",
+        words=_WORDS,
+        spare=("gradients", "gradients/s"),
+    )
+
+
 _LAYOUTS: Mapping[str, Callable[[Result], Table]] = {
     "engine": _engine,
     "exchange": _exchange,
     "scaling": _scaling,
     "methods": _methods,
+    "mixed": _mixed,
 }
 
 

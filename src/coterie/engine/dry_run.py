@@ -6,8 +6,7 @@ algorithms, attacks and channels: they may be anybody's.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -39,7 +38,7 @@ from coterie.core.validation import (
     same_tensors,
     validate_outputs,
 )
-from coterie.engine.analytic import AnalyticBackend, analytic_model
+from coterie.engine.analytic import by_autograd
 from coterie.engine.layout import AlgorithmGroup, Stack, take_clients
 from coterie.schedule import Schedule
 
@@ -50,12 +49,10 @@ T = TypeVar("T")
 
 def dry_run(stack: Stack, group: AlgorithmGroup) -> None:
     """Try an algorithm, its attack and its channels on two clients; an error names what is wrong."""
-    task = _by_hand(stack)
     try:
-        _try_clients(stack, group, task)
+        _try_clients(stack, group, stack.task)
     except CoterieError:
-        if task is not stack.task:
-            _try_clients(stack, group, stack.task)  # torch's own layers can tell which of them it is
+        _try_clients(stack, group, by_autograd(stack.task))  # torch's own layers can tell which of them it is
         raise
     for member in {repr(m.algorithm): m for m in group.members}.values():
         checked = ValidatingAlgorithm(inner=member.algorithm, its=f"methods.{member.world.label}")
@@ -80,7 +77,10 @@ def _try_clients(stack: Stack, group: AlgorithmGroup, task: Task) -> None:
     probe = Probe(x, y, mask, ones, mask & group.algorithm.holds_out)
     hyper = {k: v[two - first] for k, v in group.hyper.items()}
     proxy = first_proxy(task, "shared", 0)
-    start = stack.start([task.init_params(0)], proxy, torch.zeros_like(two), torch.arange(2), 2, 2)
+
+    def begins(its: Task) -> Start:
+        slots = max(2, 1 + len(task.foreign))
+        return stack.start([its.init_params(0)], proxy, torch.zeros_like(two), torch.arange(2), slots, slots)
 
     where = "" if task.alone else ", batched over clients"
 
@@ -92,14 +92,14 @@ def _try_clients(stack: Stack, group: AlgorithmGroup, task: Task) -> None:
             checked = ValidatingAlgorithm(inner=inner, its=label, where=where)
             return getattr(checked, call)(task, *its) if isinstance(call, str) else call(checked, *its)
 
-        return _named(stack, group, lambda: task.mapped(one)(hyper, *args))
+        return _named(task, group, lambda: task.mapped(one)(hyper, *args))
 
     def ctx(purpose: Purpose) -> Context:
         return stack.context(purpose, 0, two)
 
-    state: State = attempt("init", start, ctx("init"))
+    state: State = attempt("init", begins(task), ctx("init"))
     one = take_clients(state, torch.tensor(0))  # alone first: messages about shapes are plainer
-    logits: Any = _named(stack, group, lambda: task.logits(one, x[0]))
+    logits: Any = _named(task, group, lambda: task.logits(one, x[0]))
     validate_outputs(task, one, logits, x[0], y[0], names)
     attempt("predict", state, x, probe)
     state = attempt("local", state, batch, ctx("local"))[0]
@@ -124,26 +124,19 @@ def _try_clients(stack: Stack, group: AlgorithmGroup, task: Task) -> None:
     for act, messages, senders in acts:
         if messages:
             attempt(act, state, _inbox(messages, senders), probe, ctx(act))
-    for place, other in enumerate(task.foreign if group.algorithm.crosses else ()):
-        start = stack.start([other.init_params(0)], proxy, torch.zeros_like(two), torch.arange(2), 2, 2)
+    theirs = []
+    for other in task.foreign if group.algorithm.crosses else ():
+        start = begins(other)
         params, buffers = ({k: v[0] for k, v in part.items()} for part in (start.params, start.buffers))
         alone = State(params, buffers, {}, {}, {})
         validate_outputs(other, alone, other.logits(alone, x[0]), x[0], y[0], names)
-        theirs = attempt(partial(_offered, other), start, probe, ctx("init"), ctx("offer"))
-        for act in ("mix", "adopt"):
-            attempt(act, state, _foreign_inbox(offers, theirs, place, len(task.foreign)), probe, ctx(act))
+        theirs.append(attempt(partial(_offered, other), start, probe, ctx("init"), ctx("offer")))
+    for act in ("mix", "adopt") if theirs else ():
+        attempt(act, state, _foreign_inbox(offers, theirs), probe, ctx(act))
     if group.attack:
         lie = partial(_lie, world.experiment.attack.name, group.attack, task)
         for messages in (replies, offers):
             attempt(lie, state, messages, probe, ctx("attack"))
-
-
-def _by_hand(stack: Stack) -> Task:
-    """Take the gradients that a run would take: those by hand, where all layers are known."""
-    known = None if stack.task.alone else analytic_model(stack.task, stack.data.pool.shape[1:])
-    if known is None:
-        return stack.task
-    return dataclasses.replace(stack.task, backend=AnalyticBackend(stack.task, known.gradients))
 
 
 def _offered(
@@ -153,16 +146,24 @@ def _offered(
     return algorithm.offer(task, algorithm.init(task, start, init), probe, offer)
 
 
-def _foreign_inbox(offers: Message, theirs: Message, place: int, architectures: int) -> Inbox:
-    """Make the inboxes of two clients: one message, of another architecture unless it is like an own one."""
-    if alike(offers, theirs):
-        return _inbox(theirs, 1)
-    box = _inbox(offers, 1)
-    others = [Foreign({}, torch.zeros_like(box.heard))] * architectures
-    others[place] = Foreign({k: m[:, None] for k, m in theirs.items()}, box.heard)
-    return drop_unsound(
-        box._replace(messages={k: 0 * m for k, m in box.messages.items()}, foreign=tuple(others))
+def _foreign_inbox(offers: Message, theirs: Sequence[Message]) -> Inbox:
+    """Make the inboxes of two clients: a message of each other architecture, which may be like the own."""
+    own = [alike(offers, message) for message in theirs]
+    each = [
+        message if its else {k: 0 * m for k, m in offers.items()}
+        for its, message in zip(own, theirs, strict=True)
+    ]
+    messages = {k: torch.stack([message[k] for message in each], dim=1) for k in offers}
+    device = next(iter(offers.values())).device
+    place = torch.arange(len(theirs), device=device).expand(2, -1)
+    slot = place + (place >= torch.tensor([[0], [1]], device=device))  # all but the own
+    foreign = (
+        ({}, place < 0)
+        if its
+        else ({k: m[:, None].expand(-1, len(theirs), *m.shape[1:]) for k, m in message.items()}, place == j)
+        for j, (its, message) in enumerate(zip(own, theirs, strict=True))
     )
+    return drop_unsound(Inbox(messages, place >= 0, slot, tuple(Foreign(*one) for one in foreign)))
 
 
 def _lie(
@@ -196,17 +197,17 @@ def _try_links(schedule: Schedule) -> None:
     schedule.links(torch.full(candidate.shape, 0.5, dtype=torch.float64), star, candidate)
 
 
-def _named(stack: Stack, group: AlgorithmGroup, call: Callable[[], T]) -> T:
+def _named(task: Task, group: AlgorithmGroup, call: Callable[[], T]) -> T:
     """Make the call; an error names the layer in which it failed."""
-    model, method = type(stack.task.model).__name__, type(group.algorithm).__name__
-    with entered(stack.task) as inside:
+    model, method = type(task.model).__name__, type(group.algorithm).__name__
+    with entered(task) as inside:
         inside[0] = f"method {method} with model {model}"
         try:
             return call()
         except CoterieError:
             raise
         except Exception as error:
-            how = "" if stack.task.alone else " batched over clients"
+            how = "" if task.alone else " batched over clients"
             raise ModelError(
                 f"{inside[-1]} cannot be run{how} on samples of this shape and type: {describe_error(error)}"
             ) from error

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import vmap
 
 from coterie.core.tasks.measuring import measure_client
 from coterie.core.tasks.task import Task
 from coterie.core.types import State, Tensors
-from coterie.engine.analytic import analytic_model
 from coterie.engine.batches import SplitIndex, StackedData
 from coterie.engine.layout import AlgorithmGroup, Clients, Stack, first_client, take_clients
-from coterie.engine.memory_budget import chunk_size, nbytes
+from coterie.engine.memory_budget import chunk_size, most_numbers, nbytes
 
 __all__ = ["Predictor", "measure", "measurements", "predictors", "tested", "verdicts"]
 
@@ -142,7 +141,7 @@ def _looks(task: Task, data: StackedData, split: SplitIndex, predictor: Predicto
     width = int(split.count[predictor.clients].max())
     if not width:
         return
-    numbers = _most_numbers(task, data.pool.shape[1:], data.pool.dtype) * width
+    numbers = most_numbers(task, data.pool.shape[1:], data.pool.dtype) * width
     step = chunk_size(3 * numbers * data.pool.element_size(), data.pool.device)  # in, out, and one to spare
     for at in range(first, last, step):
         some = slice(at, min(at + step, last))
@@ -168,30 +167,6 @@ def _predict(stack: Stack, group: AlgorithmGroup, t: int, some: slice, state: St
     return scores
 
 
-@lru_cache(maxsize=8)
-def _most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
-    """Count the most numbers that any layer takes in or puts out for one sample."""
-    most = [inputs.numel()]
-    model = task.modules[1]
-
-    def look(_module: nn.Module, _args: Any, output: Any) -> None:
-        if isinstance(output, Tensor):
-            most.append(output.numel() // 2)
-
-    hooks = [module.register_forward_hook(look) for module in model.modules()]
-    try:
-        device = next(model.parameters()).device
-        with torch.no_grad():
-            # Two samples: a normalisation by the batch cannot do with one.
-            model(torch.zeros(2, *inputs, dtype=dtype, device=device))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return max(most)
-
-
 def _logits(task: Task, state: State, x: Tensor) -> Tensor:
     """Compute the outputs of all clients, `[n, width, L]`."""
-    if not task.alone and (known := analytic_model(task, x.shape[2:])):
-        return known.logits({**state.params, **state.buffers}, x)
     return task.mapped(task.logits)(state, x)

@@ -22,15 +22,15 @@ from torch.func import vmap
 from coterie.core.algorithm import Algorithm
 from coterie.core.models.mapping import one_at_a_time
 from coterie.core.models.optim import Sgd
-from coterie.core.tasks.task import Task
+from coterie.core.tasks.task import Backend, Task
 from coterie.core.types import Batch, Context, State, Tensors
 from coterie.engine.analytic import (
     AnalyticBackend,
     AnalyticModel,
     FusedMLP,
     Layout,
-    StackedGradients,
     apply_gradients_,
+    by_autograd,
     flatten,
     materialise,
     unflatten,
@@ -123,9 +123,11 @@ class AnalyticExecution(Execution):
 
     def __init__(self, task: Task, model: AnalyticModel, compiled: bool = False) -> None:
         self.task, self.compiled = task, compiled
-        self.side_by_side = model.one_by_one and not compiled
+        self.side_by_side = model.convolves and not compiled
         self._gradients = torch.compile(model.gradients, dynamic=False) if compiled else model.gradients
-        self._others = VmapExecution(task, gradients=self._gradients)
+        self._others = VmapExecution(
+            task, backend=partial(AnalyticBackend, model=model, stacked=self._gradients)
+        )
         self._fused = FusedMLP.of(model) if task.optimizer == Sgd() else None
 
     def steps(self, group: AlgorithmGroup, state: State, plan: BatchPlan) -> Tensor | None:
@@ -160,10 +162,12 @@ class VmapExecution(Execution):
 
     side_by_side = False
 
-    def __init__(self, task: Task, compiled: bool = False, gradients: StackedGradients | None = None) -> None:
-        """`gradients`: those that take the place of autograd inside `local`."""
+    def __init__(
+        self, task: Task, compiled: bool = False, backend: Callable[[Task], Backend] | None = None
+    ) -> None:
+        """`backend`: makes what takes the place of autograd inside `local`."""
         self.task, self.compiled = task, compiled
-        self._own = _PerThread(task, gradients)
+        self._own = _PerThread(task, backend)
 
     def step(self, group: AlgorithmGroup, given: LocalStep) -> tuple[State, Tensor]:
         parts = given.hyper, *given.state, *given.batch, *given.ctx
@@ -195,10 +199,10 @@ class OneByOneExecution(Execution):
 class _PerThread(threading.local):
     """A thread's own task, whose module is lent to each call, and the steps made of it."""
 
-    def __init__(self, task: Task, gradients: StackedGradients | None) -> None:
-        self.task = dataclasses.replace(task)
-        if gradients:
-            self.task = dataclasses.replace(task, backend=AnalyticBackend(self.task, gradients))
+    def __init__(self, task: Task, backend: Callable[[Task], Backend] | None) -> None:
+        self.task = by_autograd(task)
+        if backend:
+            self.task = dataclasses.replace(self.task, backend=backend(self.task))
         self.steps: dict[tuple[object, ...], Callable[..., tuple[Tensor, ...]]] = {}
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from coterie.core.data import Federation
 from coterie.core.errors import NoRoomError
@@ -24,8 +25,10 @@ __all__ = [
     "at_once",
     "check_clients_fit",
     "chunk_size",
+    "clients_in_cache",
     "device_memory",
     "models_carried",
+    "most_numbers",
     "nbytes",
     "split_to_fit",
     "world_need",
@@ -39,6 +42,8 @@ CLOSING_SHARE = 0.9
 """The same in the closing phase, where no messages are gathered."""
 STEPPED = 2
 """Models that a local step takes for a while: a gradient, and the model after the step."""
+ACTIVATION_BYTES = 2 << 20
+"""On a CPU: activations of a layer of clients that compute at once; about what stays in the cache."""
 TEMPORARY_BYTES = 256 << 20
 """Budget for temporary tensors in bytes; more on a GPU with much more memory."""
 
@@ -176,6 +181,33 @@ def _together(needs: Sequence[Need]) -> int:
     before = sum(need.laid_out for need in needs) if len(needs) > 1 else 0
     step, closing = max(need.step for need in needs), sum(need.closing for need in needs)
     return max(carried + max(before, step), int(closing * MODEL_SHARE / CLOSING_SHARE) + step)
+
+
+@lru_cache(maxsize=32)
+def most_numbers(task: Task, inputs: torch.Size, dtype: torch.dtype) -> int:
+    """Count the most numbers that any layer takes in or puts out for one sample."""
+    most = [inputs.numel()]
+    model = task.modules[1]
+
+    def look(_module: nn.Module, _args: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            most.append(output.numel() // 2)
+
+    hooks = [module.register_forward_hook(look) for module in model.modules()]
+    try:
+        device = next(model.parameters()).device
+        with torch.no_grad():
+            # Two samples: a normalisation by the batch cannot do with one.
+            model(torch.zeros(2, *inputs, dtype=dtype, device=device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(most)
+
+
+def clients_in_cache(task: Task, inputs: torch.Size, samples: int, dtype: torch.dtype) -> int:
+    """Count the clients whose activations of a layer stay in a processor's cache, of so many samples each."""
+    return max(1, ACTIVATION_BYTES // (most_numbers(task, inputs, dtype) * samples * dtype.itemsize))
 
 
 def device_memory(device: torch.device) -> int:

@@ -23,7 +23,7 @@ from coterie.core.graph import SMALL
 from coterie.core.models.batching import batched_or_alone
 from coterie.core.models.model_factory import acquainted, build_task, with_proxy
 from coterie.core.tasks.task import Alone, Task
-from coterie.engine.analytic import analytic_model
+from coterie.engine.analytic import analytic_model, by_hand
 from coterie.engine.dry_run import dry_run
 from coterie.engine.execution import AnalyticExecution, Execution, OneByOneExecution, VmapExecution
 from coterie.engine.layout import AlgorithmGroup, Cast, Stack, stacks
@@ -238,14 +238,17 @@ def _casts(worlds: Sequence[World], federations: Sequence[Federation], dtype: to
         if group not in together:
             where = f"methods.{world.label}.proxy"
             known = (with_proxy(t, proxy, inputs, names, init, where) for t in acquainted(cast.tasks))
-            together[group] = tuple(
-                task
-                if analytic_model(task, inputs) and not (task.foreign or task.proxy)
-                else batched_or_alone(task, x, y)
-                for task in known
-            )
+            together[group] = tuple(_ready(task, inputs, x, y) for task in known)
         found.append(cast._replace(tasks=together[group]))
     return found
+
+
+def _ready(task: Task, inputs: tuple[int, ...], x: Tensor, y: Tensor) -> Task:
+    """Let a task compute as fast as it can; whether it can be batched is tried where a layer is not known."""
+    made = by_hand(task, inputs)
+    if all(one.backend for one in (made, *made.foreign, *([made.proxy] if made.proxy else []))):
+        return made
+    return by_hand(batched_or_alone(task, x, y), inputs)
 
 
 def _cast(tasks: Sequence[Task], dealt: Tensor) -> Cast:
@@ -282,7 +285,7 @@ def choose_execution(stack: Stack, progress: Progress | None) -> Execution:
     )
     parameters = sum(p.numel() for p in stack.task.model.parameters())
     work = float(parameters) * stack.size * experiment.train.iterations
-    pays = work > WORTH_COMPILING and not (known and known.one_by_one and stack.device.type == "cpu")
+    pays = work > WORTH_COMPILING and not (known and known.convolves and stack.device.type == "cpu")
     # What meets functions on their way (`KeyedFunctions`) is not compiled.
     wanted = experiment.compile == "on" or (experiment.compile == "auto" and pays)
     compiled = wanted and not stack.task.draws

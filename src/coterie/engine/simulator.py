@@ -36,7 +36,7 @@ from coterie.engine.execution import (
 )
 from coterie.engine.heap import keep_freed_memory
 from coterie.engine.layout import Clients, Stack, first_client, take_clients, write_clients
-from coterie.engine.memory_budget import at_once, chunk_size, models_carried, nbytes
+from coterie.engine.memory_budget import at_once, chunk_size, clients_in_cache, models_carried, nbytes
 from coterie.engine.population import over_all
 from coterie.engine.sinks import Progress
 from coterie.schedule import Phase, Schedule
@@ -443,7 +443,12 @@ class Simulator:
             return (slice(first + a, first + min(a + self.most, n)) for a in range(0, n, self.most))
         model = sum(v[0].numel() * v.element_size() for v in part.state.params.values())
         own = not (self.execution.side_by_side or uses_default_step(part.group.algorithm))
-        fewest = min(n, max(self.threads, -(-n * model // (BLOCK_BYTES * (OWN if own else 1)))))
+        fewest = max(self.threads, -(-n * model // (BLOCK_BYTES * (OWN if own else 1))))
+        if self.execution.side_by_side:
+            task, data = self.stack.task, self.stack.data
+            most = clients_in_cache(task, data.pool.shape[1:], self.experiment.train.batch, data.pool.dtype)
+            fewest = max(fewest, -(-n // most))
+        fewest = min(n, fewest)
         parts = next((p for p in range(fewest, min(2 * fewest, n) + 1) if n % p == 0), fewest)
         size = -(-n // parts)
         return (slice(first + a, first + min(a + size, n)) for a in range(0, n, size))

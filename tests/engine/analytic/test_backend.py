@@ -14,13 +14,16 @@ from torch.func import grad, vmap
 from coterie.core.models.optim import Adam, Optimizer, Sgd
 from coterie.core.registry import build, registered
 from coterie.core.tasks.task import Task
-from coterie.core.types import Batch, Info, State, Tensors
+from coterie.core.types import Batch, Foreign, Inbox, Info, State, Tensors
 from coterie.engine.analytic import AnalyticBackend, analytic_model
-from tests.trees import one_by_one, same
+from tests.trees import one_by_one, pick, same
 
 CLIENTS, SAMPLES, CLASSES = 3, 6, 4
 CLOSE = 1e-10
-BY_HAND = {"cnn", "emnist_cnn", "iot_mlp", "linear", "mlp", "mlp batch", "cnn batch"}
+BY_HAND = {
+    "cnn", "cnn batch", "cnn group", "emnist_cnn", "iot_mlp", "linear", "mlp", "mlp batch", "resnet batch",
+    "resnet group",
+}  # fmt: skip
 
 Local = Callable[[Task, State, Batch], tuple[State, Info]]
 
@@ -34,7 +37,7 @@ def learning(model: str, optimizer: Optimizer, norm: str = "none") -> tuple[Task
 def by_hand(task: Task, inputs: tuple[int, ...]) -> Task:
     """The task as the engine hands it to an algorithm."""
     model = analytic_model(task, inputs)
-    return replace(task, backend=AnalyticBackend(task, model.gradients)) if model else task
+    return replace(task, backend=AnalyticBackend(task, model)) if model else task
 
 
 def clients(task: Task, inputs: tuple[int, ...]) -> tuple[State, Batch]:
@@ -129,7 +132,8 @@ LOCALS: list[Local] = [
     default, two_models, in_turn, masked, masked_alone, two_halves, objective, nested, second_order,
 ]  # fmt: skip
 MODEL_SHARE = [(name, "none") for name in registered("model") if name not in ("resnet", "causal_cnn")] + [
-    ("resnet", "batch"), ("mlp", "batch"), ("mlp", "layer"), ("cnn", "batch"), ("cnn", "group"),
+    ("resnet", "batch"), ("resnet", "group"), ("mlp", "batch"), ("mlp", "layer"), ("cnn", "batch"),
+    ("cnn", "group"),
 ]  # fmt: skip
 
 
@@ -189,7 +193,7 @@ def test_the_stacked_gradients_are_what_is_called() -> None:
         seen.append([tuple(part.shape) for part in given[1:]])
         return model.gradients(*given)
 
-    fast = replace(task, backend=AnalyticBackend(task, noted))
+    fast = replace(task, backend=AnalyticBackend(task, model, noted))
     vmap(lambda *given: two_models(fast, *given))(*clients(task, inputs))
     assert seen == [[(CLIENTS, SAMPLES, *inputs), (CLIENTS, SAMPLES), (CLIENTS,)]] * 2
 
@@ -218,3 +222,77 @@ def test_a_donated_state_is_overwritten_and_nothing_else() -> None:
     same(stepped(donate=True), want)
     same(state.params, want.params)
     same(state[1:], before[1:])
+
+
+class TestOutputsAndLessons:
+    """What algorithms do in exchanges: looks at messages, and gradients towards what others say."""
+
+    NETS = (("mlp", "batch"), ("cnn", "batch"), ("resnet", "group"), ("resnet", "batch"))
+
+    @pytest.fixture(params=[2 << 20, 40_000], ids=["at once", "in parts"], autouse=True)
+    def cache(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("coterie.engine.memory_budget.ACTIVATION_BYTES", request.param)
+
+    @pytest.mark.parametrize(("model", "norm"), NETS)
+    def test_a_look_at_messages_of_clients(self, model: str, norm: str) -> None:
+        """Readers and messages are two axes; those that are not wanted are zeros, or not spared."""
+        task, inputs = learning(model, Sgd(), norm)
+        fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
+        messages = {k: torch.stack([v, v.flip(0)], dim=1) for k, v in state.params.items()}
+        foreign = {k: m + 1 for k, m in messages.items()} | {
+            k: torch.stack([v, v], dim=1) for k, v in state.buffers.items() if v.is_floating_point()
+        }
+        heard = torch.tensor([[True, True], [True, False], [False, False]])
+        other = torch.tensor([[True, False], [False, False], [False, False]])
+
+        def looked(its: Task, state: State, x: Tensor, *given: Any) -> Tensor:
+            messages, theirs, heard, other = given
+            inbox = Inbox(messages, heard, torch.arange(2), (Foreign(theirs, other),))
+            seen = its.look(lambda task, one: task.logits(one, x), state, inbox)
+            return torch.where(heard[:, None, None], seen, 0.0)
+
+        plain, quick = replace(task, foreign=(task,)), replace(fast, foreign=(fast,))
+        given = state, batch.x, messages, foreign, heard, other
+        want = vmap(lambda *one: looked(plain, *one))(*given)
+        same(vmap(lambda *one: looked(quick, *one))(*given), want, CLOSE)
+        assert want[0].abs().amin() > 0
+        assert not torch.equal(want[0, 0], want[0, 1])
+        alone = pick(given, 0)
+        same(looked(quick, *alone), looked(plain, *alone), CLOSE)
+
+    @pytest.mark.parametrize(("model", "norm"), NETS)
+    def test_lessons_with_several_teachers_of_one_model(self, model: str, norm: str) -> None:
+        """The objective has one axis more than the model that learns; and there may be none at all."""
+        task, inputs = learning(model, Sgd(), norm)
+        fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
+        wanted = torch.rand(CLIENTS, 2, SAMPLES, CLASSES, dtype=torch.float64).softmax(dim=-1)
+
+        def lesson(its: Task, state: State, batch: Batch, wanted: Tensor) -> Any:
+            def objective(outputs: Tensor, features: Tensor, _y: Tensor) -> Tensor:
+                return its.kind.follow(outputs, wanted) + features.square().mean()
+
+            return its.gradients(state, batch, objective=objective)
+
+        def lessons(its: Task, state: State, batch: Batch, wanted: Tensor) -> Any:
+            return vmap(lambda one: lesson(its, state, batch, one))(wanted)
+
+        for call, towards in ((lesson, wanted[:, 0]), (lessons, wanted)):
+            got, want = (
+                vmap(lambda *one, t=t, c=call: c(t, *one))(state, batch, towards) for t in (fast, task)
+            )
+            same(got, want, CLOSE)
+        alone = pick((state, batch, wanted[:, 0]), 0)
+        same(lesson(fast, *alone), lesson(task, *alone), CLOSE)
+
+    def test_outputs_can_be_differentiated(self) -> None:
+        task, inputs = learning("resnet", Sgd(), "group")
+        fast, (state, batch) = by_hand(task, inputs), clients(task, inputs)
+
+        def slope(its: Task, state: State, x: Tensor) -> Tensors:
+            found: Tensors = grad(lambda p: its.logits(state._replace(params=p), x).square().sum())(
+                state.params
+            )
+            return found
+
+        got, want = (vmap(lambda *one, t=t: slope(t, *one))(state, batch.x) for t in (fast, task))
+        same(got, want, CLOSE)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from coterie.core.models.residual import Residual
 from coterie.core.tasks.task import Task
 from coterie.core.types import Batch, State, Tensors
 from coterie.engine.analytic import analytic_model, apply_gradients_, convolution, materialise
@@ -17,6 +18,7 @@ from coterie.plugins.models.emnist_cnn import EmnistCnn
 from coterie.plugins.models.iot_mlp import IotMlp
 from coterie.plugins.models.linear import LinearModel
 from coterie.plugins.models.mlp import Mlp
+from coterie.plugins.models.resnet import ResNet
 from tests.own_loss import WithLoss
 
 CLIENTS, SAMPLES = 3, 6
@@ -29,6 +31,38 @@ KNOWN: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "linear": (LinearModel().build((5,), 4), (5,)),
     "series": (nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), (2, 3)),
     "no bias": (nn.Sequential(nn.ReLU(), nn.Linear(5, 6, bias=False), nn.ReLU(), nn.Linear(6, 4)), (5,)),
+    "resnet": (ResNet((4, 6)).build((3, 7, 9), 4), (3, 7, 9)),
+    "resnet, normalised by batch": (ResNet((4, 6, 5), norm="batch").build((1, 8, 8), 4), (1, 8, 8)),
+    "a shortcut without layers": (
+        nn.Sequential(
+            Residual(
+                nn.Sequential(nn.ReLU(), nn.Conv2d(2, 2, 3, padding=1), nn.BatchNorm2d(2)), nn.Sequential()
+            ),
+            nn.Flatten(),
+            nn.Linear(50, 4),
+        ),
+        (2, 5, 5),
+    ),
+    "two residual blocks, nested, and a head that is one": (
+        nn.Sequential(
+            Residual(
+                nn.Sequential(
+                    Residual(nn.Sequential(nn.Conv2d(2, 3, 1)), nn.Sequential(nn.ReLU(), nn.Conv2d(2, 3, 1)))
+                ),
+                nn.Sequential(nn.Conv2d(2, 3, 1, stride=1)),
+            ),
+            nn.AdaptiveAvgPool2d((1, 1)),
+            nn.Flatten(),
+            nn.Linear(3, 4),
+        ),
+        (2, 5, 5),
+    ),
+    "strided": (nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.Flatten(), nn.Linear(18, 4)), (1, 7, 7)),
+    "no bias, images": (
+        nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.Flatten(), nn.Linear(50, 4)),
+        (1, 7, 7),
+    ),
+    "cnn, normalised by groups": (Cnn((4, 6), norm="group").build((1, 8, 8), 4), (1, 8, 8)),
     "pool of three": (nn.Sequential(nn.MaxPool2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(2, 4)), (1, 7, 5)),
 }
 
@@ -77,26 +111,30 @@ def test_it_is_what_autograd_finds(model: nn.Module, inputs: tuple[int, ...]) ->
     assert off({k: v[1] for k, v in here.items()}, {k: v[1] for k, v in state.params.items()}) == 0.0
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("padding", [0, 2])
-def test_patches_and_products_are_the_convolution(padding: int) -> None:
+@pytest.mark.parametrize("bias", [True, False])
+def test_patches_and_products_are_the_convolution(padding: int, stride: int, bias: bool) -> None:
     """The way of GPUs without our kernels, and of float64 there."""
-    layer = convolution.Convolution("c", 3, padding)
+    layer = convolution.Convolution("c", 3, padding, stride, bias)
     generator = torch.Generator().manual_seed(0)
     x, w, b = (
         torch.randn(*shape, dtype=torch.float64, generator=generator)
         for shape in ((2, 3, 6, 5, 4), (2, 7, 4, 3, 3), (2, 7))
     )
     want = layer.forward({"c.weight": w, "c.bias": b}, x)
-    y = convolution._products(want.saved, w, b)
+    padded = convolution._padded(x, padding)
+    y = convolution._products(padded, w, b if bias else None, stride)
     assert float((y - want.y).abs().max()) < 1e-12
     dy = torch.randn(y.shape, dtype=torch.float64, generator=generator)
+    inside = slice(padding, -padding or None)
     for inner in (True, False):
-        dx, dw = convolution._products_backward(want.saved, w, dy, inner)
-        dx_want, dw_want = convolution._one_by_one_backward(want.saved, w, dy, inner)
+        dx, dw = convolution._products_backward(padded, w, dy, inner, stride)
+        dx_want, dw_want = convolution._in_groups_backward(want.saved, w, dy, inner, stride, padding)
         assert float((dw - dw_want).abs().max()) < 1e-12
         assert (dx is None) is not inner
         if dx is not None and dx_want is not None:
-            assert float((dx - dx_want).abs().max()) < 1e-12
+            assert float((dx[:, :, inside, inside] - dx_want).abs().max()) < 1e-12
 
 
 class _Own(nn.Module):
@@ -121,9 +159,16 @@ def _frozen() -> nn.Module:
         (_frozen(), (5,)),
         (nn.Sequential(nn.Linear(5, 4)), (3, 5)),  # a layer for the last axis of a series
         (nn.Sequential(nn.BatchNorm1d(3), nn.Flatten(), nn.Linear(15, 4)), (3, 5)),
-        (nn.Sequential(nn.Conv2d(1, 2, 3, stride=2), nn.Flatten(), nn.Linear(18, 4)), (1, 7, 7)),
+        (nn.Sequential(nn.Conv2d(1, 2, 3, stride=(2, 1)), nn.Flatten(), nn.Linear(30, 4)), (1, 7, 7)),
+        (nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4, 4)), (1, 7, 7)),
+        (nn.Sequential(nn.GroupNorm(1, 2, affine=False), nn.Flatten(), nn.Linear(50, 4)), (2, 5, 5)),
+        (
+            nn.Sequential(
+                Residual(nn.Sequential(nn.Tanh()), nn.Sequential()), nn.Flatten(), nn.Linear(25, 4)
+            ),
+            (1, 5, 5),
+        ),
         (nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(50, 4)), (2, 7, 7)),
-        (nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.Flatten(), nn.Linear(50, 4)), (1, 7, 7)),
         (nn.Sequential(nn.Conv2d(1, 2, 3, padding="same"), nn.Flatten(), nn.Linear(98, 4)), (1, 7, 7)),
         (nn.Sequential(nn.MaxPool2d(3, stride=1), nn.Flatten(), nn.Linear(25, 4)), (1, 7, 7)),
         (nn.Sequential(nn.MaxPool2d(2, ceil_mode=True), nn.Flatten(), nn.Linear(16, 4)), (1, 7, 7)),

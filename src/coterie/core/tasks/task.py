@@ -62,16 +62,24 @@ class Alone(NamedTuple):
 
 
 class Backend(Protocol):
-    """Gradients and steps by other means than autograd."""
+    """Outputs, gradients and steps by other means than the model's own code and autograd."""
 
-    def gradients(self, state: State, batch: Batch) -> Gradient:
-        """Do what `Task.gradients` does without an objective."""
+    def logits(self, state: State, x: Tensor) -> Tensor:
+        """Do what `Task.logits` does."""
+        ...
+
+    def gradients(self, state: State, batch: Batch, objective: Objective | None) -> Gradient:
+        """Do what `Task.gradients` does."""
         ...
 
     def step(
         self, state: State, batch: Batch, scale: Scale, pull: Pull | None, donate: bool
     ) -> tuple[State, Info] | None:
         """Do what `Task.step` does; None: make it of `gradients` and the optimiser."""
+        ...
+
+    def where(self, wanted: Tensor) -> Backend:
+        """Make a backend that may spare the outputs, which are then zeros, where `wanted` `[]` is false."""
         ...
 
 
@@ -176,8 +184,8 @@ class Task:
 
     def gradients(self, state: State, batch: Batch, *, objective: Objective | None = None) -> Gradient:
         """Differentiate the loss, or an objective in its place, by the parameters, in training mode."""
-        if self.backend and objective is None:
-            return self.backend.gradients(state, batch)
+        if self.backend:
+            return self.backend.gradients(state, batch, objective)
 
         y = self.kind.targets(batch.x, batch.y)
 
@@ -241,6 +249,9 @@ class Task:
 
         The outputs of sequences are `[n, T, L]`.
         """
+        return self.backend.logits(state, x) if self.backend else self._outputs(state, x)
+
+    def _outputs(self, state: State, x: Tensor) -> Tensor:
         outputs: Tensor = functional_call(self._eval, ({**state.params, **state.buffers}), (x,))
         return outputs
 
@@ -255,7 +266,7 @@ class Task:
     def layer(self, state: State, x: Tensor, name: str) -> Tensor:
         """Compute the output of the named inner layer, flattened to `[n, features]`."""
         with _watched(self.layer_module(name)) as seen:
-            self.logits(state, x)
+            self._outputs(state, x)
         if not seen or not isinstance(output := seen[0][1], Tensor):
             raise ConfigError(f"layer {name!r} is not run or does not put out one tensor; name another")
         return output.flatten(1)
@@ -344,7 +355,8 @@ class Task:
     def map_over_messages(self, see: Callable[[State], Tensor], state: State, messages: Message) -> Tensor:
         """Apply `see` to the state with each of K messages merged in; results are stacked `[K, ...]`."""
         count = len(next(iter(messages.values())))
-        if count == 1 or any(m.dim() == CONVOLUTION for m in messages.values()):  # batched, these are slow
+        slow = self.backend is None and any(m.dim() == CONVOLUTION for m in messages.values())
+        if count == 1 or slow:  # batched, convolutions are slow
             each = [{k: m[i] for k, m in messages.items()} for i in range(count)]
             return torch.stack([see(self.merge(state, message)) for message in each])
         return self.mapped(lambda message: see(self.merge(state, message)))(messages)
@@ -354,11 +366,12 @@ class Task:
 
         Messages like the own offer are merged into the state; foreign ones must be whole models.
         """
-        seen = self.map_over_messages(partial(see, self), state, inbox.messages)
+        if not inbox.foreign:
+            return self.map_over_messages(partial(see, self), state, inbox.messages)
+        seen = self._see_some(see, state, inbox.messages, inbox.own)
         for task, theirs in zip(self.foreign, inbox.foreign, strict=False):
             if theirs.messages:
-                blank = task.blank(theirs.messages)
-                found = task.map_over_messages(partial(see, task), blank, theirs.messages)
+                found = task._see_some(see, task.blank(theirs.messages), theirs.messages, theirs.mask)
                 if found.shape != seen.shape:
                     raise ConfigError(
                         f"models of two architectures cannot be compared: one gives {list(seen.shape[1:])}, "
@@ -367,6 +380,22 @@ class Task:
                 mask = theirs.mask.view(-1, *(1,) * (seen.dim() - 1))
                 seen = torch.where(mask, found, seen)
         return seen
+
+    def _see_some(
+        self, see: Callable[[Task, State], Tensor], state: State, messages: Message, wanted: Tensor
+    ) -> Tensor:
+        """Apply `see` to the messages that are wanted, `[K]` bool; of others it may see zeros."""
+        if not self.backend:
+            return self.map_over_messages(partial(see, self), state, messages)
+        return self.mapped(lambda message, its: see(self._where(its), self.merge(state, message)))(
+            messages, wanted
+        )
+
+    def _where(self, wanted: Tensor) -> Task:
+        """Share everything, but for outputs that may be spared where `wanted` `[]` is false."""
+        sparing = copy.copy(self)
+        object.__setattr__(sparing, "backend", self.backend and self.backend.where(wanted))
+        return sparing
 
     def blank(self, message: Message) -> State:
         """Make a state to put a foreign message into, which must hold the whole model."""

@@ -15,7 +15,22 @@ from torch import Tensor, nn
 
 from coterie.core.types import Tensors
 
-__all__ = ["BatchNorm", "Flatten", "Forward", "Grads", "Layer", "Linear", "MaxPool", "OuterProduct", "Relu"]
+__all__ = [
+    "AveragePool",
+    "Backward",
+    "BatchNorm",
+    "Flatten",
+    "Forward",
+    "Grads",
+    "GroupNorm",
+    "Layer",
+    "Linear",
+    "MaxPool",
+    "OuterProduct",
+    "Relu",
+    "folded",
+    "unfolded",
+]
 
 
 class OuterProduct(NamedTuple):
@@ -104,8 +119,8 @@ class BatchNorm(Layer):
         centred = flat - mean[:, None]
         var = centred.square().mean(dim=1)
         inverse = (var + self.eps).rsqrt()
-        normal = centred * inverse[:, None]
-        y = torch.addcmul(self._get(state, "bias")[:, None], normal, self._get(state, "weight")[:, None])
+        scale = self._get(state, "weight") * inverse
+        y = torch.addcmul(self._get(state, "bias")[:, None], centred, scale[:, None])
         buffers = {
             f"{self.name}.running_mean": self._get(state, "running_mean").lerp(mean, self.momentum),
             f"{self.name}.running_var": self._get(state, "running_var").lerp(
@@ -113,7 +128,7 @@ class BatchNorm(Layer):
             ),
             f"{self.name}.num_batches_tracked": self._get(state, "num_batches_tracked") + 1,
         }
-        return Forward(y.view(x.shape), (normal, inverse), buffers)
+        return Forward(y.view(x.shape), (centred, inverse), buffers)
 
     def evaluate(self, state: Tensors, x: Tensor) -> Tensor:
         scale = self._get(state, "weight") * (self._get(state, "running_var") + self.eps).rsqrt()
@@ -121,17 +136,62 @@ class BatchNorm(Layer):
         return torch.addcmul(shift[:, None], x.flatten(1, -2), scale[:, None]).view(x.shape)
 
     def backward(self, state: Tensors, saved: tuple[Tensor, Tensor], dy: Tensor, inner: bool) -> Backward:
-        normal, inverse = saved
+        centred, inverse = saved
         flat = dy.flatten(1, -2)
-        d_weight, d_bias = (flat * normal).sum(dim=1), flat.sum(dim=1)
+        d_weight, d_bias = (flat * centred).sum(dim=1) * inverse, flat.sum(dim=1)
         grads: Grads = {f"{self.name}.weight": d_weight, f"{self.name}.bias": d_bias}
         if not inner:
             return None, grads
-        centred = flat - (d_bias[:, None] + normal * d_weight[:, None]) / flat.shape[1]
-        return (centred * (self._get(state, "weight") * inverse)[:, None]).view(dy.shape), grads
+        # γ / σ (dy - mean(dy) - mean(dy normal) normal), in as few strokes as there are large tensors.
+        scale = self._get(state, "weight") * inverse
+        share = -scale / flat.shape[1]
+        rest = torch.addcmul((share * d_bias)[:, None], centred, (share * d_weight * inverse)[:, None])
+        return rest.addcmul_(flat, scale[:, None]).view(dy.shape), grads
 
     def _get(self, state: Tensors, name: str) -> Tensor:
         return state[f"{self.name}.{name}"]
+
+
+@dataclass(frozen=True)
+class GroupNorm(Layer):
+    r"""Normalisation of each sample over groups of channels, by the same equation.
+
+    Wu, He: Group normalization. ECCV 2018.
+    """
+
+    name: str
+    groups: int
+    eps: float
+
+    @classmethod
+    def of(cls, name: str, module: nn.GroupNorm) -> GroupNorm | None:
+        return cls(name, module.num_groups, module.eps) if module.affine else None
+
+    def forward(self, state: Tensors, x: Tensor) -> Forward:
+        images = folded(x)
+        normal, mean, inverse = torch.native_group_norm(
+            images, None, None, *self._sizes(images, len(x)), self.eps
+        )
+        normal = unfolded(normal, len(x))
+        weight, bias = (_overfolded(state[f"{self.name}.{part}"]) for part in ("weight", "bias"))
+        return Forward(torch.addcmul(bias, normal, weight), (x, normal, mean, inverse), {})
+
+    def backward(self, state: Tensors, saved: tuple[Tensor, ...], dy: Tensor, inner: bool) -> Backward:
+        x, normal, mean, inverse = saved
+        flat = dy.flatten(1, -2)
+        grads: Grads = {
+            f"{self.name}.weight": (flat * normal.flatten(1, -2)).sum(dim=1),
+            f"{self.name}.bias": flat.sum(dim=1),
+        }
+        if not inner:
+            return None, grads
+        images, outer = folded(x), folded(dy * _overfolded(state[f"{self.name}.weight"]))
+        how = (*self._sizes(images, len(x)), [True, False, False])
+        dx = torch.ops.aten.native_group_norm_backward(outer, images, mean, inverse, None, *how)[0]
+        return unfolded(dx, len(x)), grads
+
+    def _sizes(self, images: Tensor, clients: int) -> tuple[int, int, int, int]:
+        return images.shape[0], images.shape[1], images[0, 0].numel(), clients * self.groups
 
 
 @dataclass(frozen=True)
@@ -171,8 +231,8 @@ class MaxPool(Layer):
 
     def forward(self, state: Tensors, x: Tensor) -> Forward:
         if x.device.type == "cpu":
-            y, which = nn.functional.max_pool2d(_images(x), self.size, return_indices=True)
-            return Forward(_stacked(y, len(x)), (which, x), {})
+            y, which = nn.functional.max_pool2d(folded(x), self.size, return_indices=True)
+            return Forward(unfolded(y, len(x)), (which, x), {})
         tiles, k = self._tiles(x), self.size
         largest = tiles[:, :, :, 0, :, 0]
         which = torch.zeros_like(largest, dtype=torch.uint8)
@@ -184,7 +244,7 @@ class MaxPool(Layer):
 
     def evaluate(self, state: Tensors, x: Tensor) -> Tensor:
         if x.device.type == "cpu":
-            return _stacked(nn.functional.max_pool2d(_images(x), self.size), len(x))
+            return unfolded(nn.functional.max_pool2d(folded(x), self.size), len(x))
         tiles, k = self._tiles(x), range(self.size)
         return reduce(torch.maximum, (tiles[:, :, :, i, :, j] for i in k for j in k))
 
@@ -192,8 +252,8 @@ class MaxPool(Layer):
         (which, x), k = saved, self.size
         if x.device.type == "cpu":
             window = ([k, k], [k, k], [0, 0], [1, 1], False)
-            dx = torch.ops.aten.max_pool2d_with_indices_backward(_images(dy), _images(x), *window, which)
-            return _stacked(dx, len(x)), {}
+            dx = torch.ops.aten.max_pool2d_with_indices_backward(folded(dy), folded(x), *window, which)
+            return unfolded(dx, len(x)), {}
         places = torch.arange(k * k, dtype=torch.uint8, device=dy.device).view(k, 1, k, 1)
         tiles = torch.where(which[:, :, :, None, :, None] == places, dy[:, :, :, None, :, None], 0.0)
         dx = tiles.flatten(4, 5).flatten(2, 3)
@@ -208,12 +268,31 @@ class MaxPool(Layer):
         return whole.reshape(n, b, height // k, k, width // k, k, c)
 
 
-def _images(x: Tensor) -> Tensor:
-    """Put all clients' images in one batch, `[n x B, C, H, W]`, with channels last in memory."""
-    return x.flatten(0, 1).permute(0, 3, 1, 2)
+@dataclass(frozen=True)
+class AveragePool(Layer):
+    """The mean of all pixels."""
+
+    def forward(self, state: Tensors, x: Tensor) -> Forward:
+        return Forward(x.mean(dim=(2, 3), keepdim=True), x, {})
+
+    def backward(self, state: Tensors, saved: Tensor, dy: Tensor, inner: bool) -> Backward:
+        return torch.empty_like(saved).copy_(dy / saved[0, 0, ..., 0].numel()), {}
 
 
-def _stacked(images: Tensor, n: int) -> Tensor:
-    """Undo `_images`."""
+def _overfolded(channels: Tensor) -> Tensor:
+    """Lay out numbers of channels `[n, C]` beside images `[n, B, H, W, C]`."""
+    return channels[:, None, None, None]
+
+
+def folded(x: Tensor) -> Tensor:
+    """Make channels of the clients' images `[n, B, H, W, C]`: `[B, n x C, H, W]`, channels last in memory.
+
+    On a CPU images lie so from the first layer on, and nothing is copied.
+    """
+    return x.permute(1, 2, 3, 0, 4).flatten(3).contiguous().permute(0, 3, 1, 2)
+
+
+def unfolded(images: Tensor, n: int) -> Tensor:
+    """Undo `folded`, without a copy."""
     last = images.permute(0, 2, 3, 1)
-    return last.reshape(n, -1, *last.shape[1:])
+    return last.view(*last.shape[:3], n, -1).permute(3, 0, 1, 2, 4)

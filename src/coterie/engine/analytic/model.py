@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from coterie.core.models.residual import Residual
 from coterie.core.tasks.task import Task
 from coterie.core.tasks.task_kind import ClosedForm
 from coterie.core.types import Tensors
+from coterie.engine.analytic.chain import Chain, ResidualLayer
 from coterie.engine.analytic.convolution import Convolution
 from coterie.engine.analytic.layers import (
+    AveragePool,
     BatchNorm,
     Flatten,
     Grads,
+    GroupNorm,
     Layer,
     Linear,
     MaxPool,
@@ -38,48 +41,63 @@ class StackedGradient(NamedTuple):
     """Buffers that changed."""
 
 
+class Trained(NamedTuple):
+    """The forward pass of each client in training."""
+
+    outputs: Tensor
+    """`[n, B, L]`"""
+    features: Tensor
+    """`[n, B, F]`: the input of the head."""
+    buffers: Tensors
+    """Buffers that changed."""
+    saved: tuple[Any, Any]
+    """Passed on to the way back."""
+
+
 @dataclass(frozen=True)
 class AnalyticModel:
     """The layers of a model, from the input on, and its loss."""
 
-    layers: tuple[Layer, ...]
-    learns: tuple[bool, ...]
-    """True for a layer that has parameters, or stands behind one that has."""
+    base: Chain
+    """Up to the features; all layers, where the task's head is none of those in the chain."""
+    head: Chain
     loss: ClosedForm = "cross_entropy"
 
     @property
-    def one_by_one(self) -> bool:
-        """True if on a CPU a layer takes client after client, so that threads can take them side by side."""
-        return any(isinstance(layer, Convolution) for layer in self.layers)
+    def layers(self) -> tuple[Layer, ...]:
+        """All layers, from the input on."""
+        return self.base.layers + self.head.layers
+
+    @property
+    def convolves(self) -> bool:
+        """True if activations are large beside weights, so that few clients at a time fill a processor."""
+        return any(isinstance(layer, Convolution | ResidualLayer) for layer in self.layers)
 
     def logits(self, state: Tensors, x: Tensor) -> Tensor:
         """Compute the outputs `[n, B, L]` with running statistics."""
-        x = _channels_last(x)
-        for layer in _pooled_first(self.layers):
-            x = layer.evaluate(state, x)
-        return x
+        return self.head.evaluate(state, self.base.evaluate(state, _channels_last(x)))
+
+    def trained(self, state: Tensors, x: Tensor) -> Trained:
+        """Compute outputs and features in training."""
+        base = self.base.forward(state, _channels_last(x))
+        head = self.head.forward(state, base.y)
+        return Trained(head.y, base.y, {**base.buffers, **head.buffers}, (base.saved, head.saved))
+
+    def derived(
+        self, state: Tensors, saved: tuple[Any, Any], dy: Tensor, more: Tensor | None = None
+    ) -> Grads:
+        """Differentiate by the parameters, from the derivatives by outputs and, if any, by features."""
+        base, head = saved
+        dx, grads = self.head.backward(state, head, dy, any(self.base.learns))
+        if dx is None:
+            return grads
+        return {**grads, **self.base.backward(state, base, dx if more is None else dx + more, False)[1]}
 
     def gradients(self, state: Tensors, x: Tensor, y: Tensor, scale: Tensor) -> StackedGradient:
         """Differentiate the mean loss of each client's mini-batch; gradients are times `scale` `[n]`."""
-        buffers: Tensors = {}
-        saved = []
-        x = _channels_last(x)
-        for layer in self.layers:
-            x, kept, changed = layer.forward(state, x)
-            saved.append(kept)
-            buffers |= changed
-        loss, dy = _LOSSES[self.loss](x, y, scale)
-        grads: Grads = {}
-        for i in reversed(range(len(self.layers))):
-            if not self.learns[i]:
-                break
-            inner = i > 0 and self.learns[i - 1]
-            dx, found = self.layers[i].backward(state, saved[i], dy, inner)
-            grads |= found
-            if dx is None:
-                break
-            dy = dx
-        return StackedGradient(grads, loss, buffers)
+        run = self.trained(state, x)
+        loss, dy = _LOSSES[self.loss](run.outputs, y, scale)
+        return StackedGradient(self.derived(state, run.saved, dy), loss, run.buffers)
 
 
 def analytic_model(task: Task, inputs: Sequence[int]) -> AnalyticModel | None:
@@ -88,21 +106,43 @@ def analytic_model(task: Task, inputs: Sequence[int]) -> AnalyticModel | None:
     frozen = bool(task.frozen) or any(not p.requires_grad for p in model.parameters())
     if task.kind.closed_form is None or type(model) is not nn.Sequential or frozen:
         return None
+    known = _OF_FEATURES if len(inputs) == 1 else _OF_IMAGES if len(inputs) == 3 else _OF_OTHERS
+    if (found := _chain("", model, known)) is None or not found.flat[-1]:
+        return None
+    names = [name for name, _ in model.named_children()]
+    at = names.index(task.head) if task.head in names else len(names)
+    if not found.flat[at]:  # the head takes in images
+        at = len(names)
+    layers, learns = found.chain.layers, found.chain.learns
+    return AnalyticModel(
+        Chain(layers[:at], learns[:at]), Chain(layers[at:], learns[at:]), task.kind.closed_form
+    )
+
+
+class _Found(NamedTuple):
+    """A chain of known layers."""
+
+    chain: Chain
+    flat: list[bool]
+    """Whether activations are features, not images: of the input, and behind each layer."""
+
+
+def _chain(prefix: str, model: nn.Sequential, known: _Known) -> _Found | None:
+    """Take layers as known ones, whose names begin with `prefix`; None where one is unknown."""
     layers: list[Layer] = []
     learns: list[bool] = []
-    known = _OF_FEATURES if len(inputs) == 1 else _OF_IMAGES if len(inputs) == 3 else _OF_OTHERS
+    flat = [known is _OF_FEATURES]
     for name, module in model.named_children():
         make = known.get(type(module))
-        layer = make(name, module) if make else None
+        layer = make(prefix + name, module) if make else None
         if layer is None:
             return None
         if isinstance(layer, Flatten):
             known = _OF_FEATURES
         layers.append(layer)
         learns.append(any(True for _ in module.parameters()) or (bool(learns) and learns[-1]))
-    if known is not _OF_FEATURES:
-        return None
-    return AnalyticModel(tuple(layers), tuple(learns), task.kind.closed_form)
+        flat.append(known is _OF_FEATURES)
+    return _Found(Chain(tuple(layers), tuple(learns)), flat)
 
 
 def _cross_entropy(z: Tensor, y: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,15 +192,6 @@ def _scaled(gradient: Tensor | OuterProduct, factor: Tensor) -> Tensor | OuterPr
     return dense * factor.view(factor.shape + (1,) * (dense.dim() - factor.dim()))
 
 
-def _pooled_first(layers: Sequence[Layer]) -> list[Layer]:
-    """Pool before each ReLU: the same function, and what is left is less to cut off at zero."""
-    order = list(layers)
-    for i, pair in enumerate(pairwise(layers)):
-        if isinstance(pair[0], Relu) and isinstance(pair[1], MaxPool):
-            order[i : i + 2] = pair[1], pair[0]
-    return order
-
-
 def _channels_last(x: Tensor) -> Tensor:
     if x.dim() != 5:
         return x
@@ -172,6 +203,19 @@ def _pool(_name: str, module: Any) -> Layer | None:
     k = module.kernel_size
     plain = module.stride == k and module.padding == 0 and module.dilation == 1 and not module.ceil_mode
     return MaxPool(k) if isinstance(k, int) and plain else None
+
+
+def _average(_name: str, module: Any) -> Layer | None:
+    return AveragePool() if module.output_size in (1, (1, 1)) else None
+
+
+def _residual(name: str, module: Residual) -> Layer | None:
+    """Take two chains of images."""
+    chains = [
+        _chain(f"{name}.{part}.", getattr(module, part), _OF_IMAGES) for part in ("residual", "shortcut")
+    ]
+    one, other = (found.chain if found and not found.flat[-1] else None for found in chains)
+    return ResidualLayer(one, other) if one and other else None
 
 
 def _flatten(_name: str, module: Any) -> Layer | None:
@@ -186,5 +230,8 @@ _OF_IMAGES: _Known = {
     **_OF_OTHERS,
     nn.Conv2d: Convolution.of,
     nn.BatchNorm2d: BatchNorm.of,
+    nn.GroupNorm: GroupNorm.of,
     nn.MaxPool2d: _pool,
+    nn.AdaptiveAvgPool2d: _average,
+    Residual: _residual,
 }

@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import torch
 from annotated_types import Ge, MinLen
-from torch import Tensor, nn
+from torch import nn
 
+from coterie.core.models.residual import Residual
 from coterie.core.registry import register
 from coterie.plugins.models._shapes import image
 
@@ -35,25 +35,22 @@ class ResNet:
         channels, _, _ = image("resnet", inputs, smallest=2 ** (len(self.widths) - 1))
         blocks: list[nn.Module] = []
         for i, width in enumerate(self.widths):
-            blocks.append(_Block(channels, width, stride=1 if i == 0 else 2, norm=self.norm))
+            blocks.append(_block(channels, width, stride=1 if i == 0 else 2, norm=self.norm))
             channels = width
         return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
-class _Block(nn.Module):
-    def __init__(self, channels: int, width: int, stride: int, norm: Norm) -> None:
-        super().__init__()
-        self.residual = nn.Sequential(
-            nn.Conv2d(channels, width, 3, stride, padding=1, bias=False),
-            _norm(norm, width),
-            nn.ReLU(),
-            nn.Conv2d(width, width, 3, padding=1, bias=False),
-            _norm(norm, width),
-        )
-        self.shortcut = nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), _norm(norm, width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(self.shortcut(x) + self.residual(x))
+def _block(channels: int, width: int, stride: int, norm: Norm) -> Residual:
+    residual = nn.Sequential(
+        nn.Conv2d(channels, width, 3, stride, padding=1, bias=False),
+        _norm(norm, width),
+        nn.ReLU(),
+        nn.Conv2d(width, width, 3, padding=1, bias=False),
+        _norm(norm, width),
+    )
+    return Residual(
+        residual, nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), _norm(norm, width))
+    )
 
 
 def _norm(norm: Norm, width: int) -> nn.Module:
