@@ -90,12 +90,13 @@ def tables(run: Run) -> Iterator[str]:
 def picture(run: Run) -> Figure:
     """Draw the accuracy of honest clients under each attack, one mark for each method."""
     found = cells(run)
-    looks = {worlds[0].label: look[0] for worlds, look in _looks(run)}
+    # By method alone: of methods times attacks all but a few would be grey.
+    looks = method_colours({method: worlds for (_, method), worlds in found.items()})
     kinds = list(dict.fromkeys(a.rpartition(", ")[0] for a, _ in found if a != "none"))
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True, sharex=True)
     for ax, share in zip(panels, ("10%", "30%"), strict=True):
-        for n, (method, colour) in enumerate(looks.items()):
+        for n, (method, (colour, _)) in enumerate(looks.items()):
             scores = [accuracy(found[f"{kind}, {share}", method]) for kind in kinds]
             y = np.arange(len(kinds)) + 0.11 * (n - (len(looks) - 1) / 2)
             mean, std = np.array(scores).T
@@ -107,11 +108,6 @@ def picture(run: Run) -> Figure:
     panels[0].invert_yaxis()
     panels[0].legend(loc="lower left", fontsize=8)  # where no mark is
     return figure
-
-
-def _looks(run: Run) -> Iterator[tuple[list[WorldMetrics], tuple[str, str]]]:
-    methods = by_name(run.tracks)
-    return ((methods[name], look) for name, look in method_colours(methods).items())
 
 
 def main(folder: str, image: str) -> None:

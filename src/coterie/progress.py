@@ -29,6 +29,9 @@ from coterie.runs.wording import compact
 
 __all__ = ["Lines", "automatic", "progress", "rate"]
 
+SHOWN = 16
+"""Most methods and settings whose scores are shown while a run goes on."""
+
 
 class Lines:
     """Plain lines, for a pipe or a log: one for each stage and for about every tenth of the way."""
@@ -101,7 +104,14 @@ def _redraws(console: Console) -> bool:
 
 
 def _scores(metric: Metric, personal: Mapping[str, float]) -> list[str]:
-    return [f"{name} {compact(metric, value)}" for name, value in personal.items()]
+    """Write how good methods and settings are, of very many the best few and the range of the others."""
+    order = sorted(personal, key=lambda name: metric.gain(personal[name], 0.0), reverse=True)
+    best, others = set(order[:SHOWN]), order[SHOWN:]
+    texts = [f"{name} {compact(metric, value)}" for name, value in personal.items() if name in best]
+    if others:
+        ends = " to ".join(compact(metric, personal[name]) for name in (others[-1], others[0]))
+        texts.append(f"and {len(others)} more, {ends}")
+    return texts
 
 
 class _TimeLeft(TimeRemainingColumn):
