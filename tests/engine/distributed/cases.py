@@ -8,7 +8,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from coterie.engine.distributed.deferred import Deferred
+from coterie.engine.distributed.joined import Together
+from coterie.engine.distributed.whole import Rows
 from coterie.engine.plan import prepare
 from coterie.engine.ranks import Ranks
 from coterie.engine.runner import simulate
@@ -17,7 +21,7 @@ from coterie.experiment import Experiment
 from tests.engine.recording import Recording
 from tests.engine.recording import Watcher as Shown
 
-__all__ = ["Asked", "Found", "simulated", "versions"]
+__all__ = ["Asked", "Found", "in_pieces", "simulated", "versions"]
 
 
 @dataclass(frozen=True)
@@ -90,3 +94,14 @@ def simulated(ranks: Ranks, asked: Asked) -> Found:
 def versions(ranks: Ranks, own: str) -> None:
     """Compare what each process has."""
     ranks.same("torch", own, "install the same versions everywhere")
+
+
+def in_pieces(ranks: Together, sizes: list[list[int]], most: int) -> tuple[list[list[list[int]]], bool]:
+    """Gather rows of each process's worlds, so many bytes at a time, and deal them again."""
+    rows, mine = Rows.of(sizes), sizes[ranks.rank]
+    own = torch.cat([100 * w + 10 * ranks.rank + torch.arange(n) for w, n in enumerate(mine)])
+    own = torch.stack([own, -own], dim=1)
+    pieces = list(rows.gather(ranks.wire, own, most))
+    back = torch.zeros_like(own)
+    rows.scatter(ranks.wire, torch.cat(pieces) if ranks.lead else None, back, most)
+    return [piece.tolist() for piece in pieces], torch.equal(back, own)

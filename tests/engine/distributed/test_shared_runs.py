@@ -201,6 +201,18 @@ def test_what_a_watcher_raises_stops_all_of_them_saved(two: Group, tmp_path: Pat
     equal(outcome(plan, recording), finished(prepare(e), tmp_path / "one"))
 
 
+@pytest.mark.parametrize("most", [1, 48, 1 << 20])
+def test_rows_are_gathered_and_dealt_in_pieces(two: Group, most: int) -> None:
+    """Of two worlds, of 5 and 2 clients, whose rows have 16 bytes; of the second the first rank has none."""
+    (pieces, same_at_lead), (nothing, same_there) = two.call(
+        "tests.engine.distributed.cases:in_pieces", [[3, 0], [2, 2]], most
+    )
+    want = [[n, -n] for n in (0, 1, 2, 10, 11, 110, 111)]
+    step = max(1, most // 16)
+    assert pieces == [want[at : at + step] for at in range(0, 7, step)]
+    assert (nothing, same_at_lead, same_there) == ([], True, True)
+
+
 def test_a_process_that_differs_is_named(two: Group) -> None:
     for error in two.call("tests.engine.distributed.cases:versions", each=["2.8", "2.9"]):
         assert str(error) == "rank 1 has torch 2.9, but rank 0 has 2.8; install the same versions everywhere"

@@ -46,19 +46,20 @@ class Rows(NamedTuple):
         worlds = range(len(sizes[0]))
         return cls(counts, torch.cat([torch.arange(e[w], e[w + 1]) for w in worlds for e in ends]))
 
-    def gather(self, wire: Wire, own: Tensor) -> Iterator[Tensor]:
+    def gather(self, wire: Wire, own: Tensor, most: int = PIECE) -> Iterator[Tensor]:
         """Put a tensor `[n, ...]` of each process together on the host of the first, some rows at a time.
 
-        Elsewhere there is nothing to read, but it must be read.
+        `most`: bytes of these, unless one row has more. Elsewhere there is nothing to read, but it must be
+        read.
         """
-        for some in self._turns(own):
+        for some in self._turns(own, most):
             turn = self._turn(some, wire.rank)
             if (found := wire.collected(own[turn.own.to(own.device)], turn.counts)) is not None:
                 yield found[turn.place]
 
-    def scatter(self, wire: Wire, whole: Tensor | None, own: Tensor) -> None:
+    def scatter(self, wire: Wire, whole: Tensor | None, own: Tensor, most: int = PIECE) -> None:
         """Fill the tensor `[n, ...]` of each process from that of the first, some rows at a time."""
-        for some in self._turns(own):
+        for some in self._turns(own, most):
             turn, rows = self._turn(some, wire.rank), None
             if whole is not None:
                 rows = torch.empty_like(whole[some])
@@ -66,10 +67,10 @@ class Rows(NamedTuple):
             dealt = wire.dealt(rows, turn.counts, own[:0])
             own.index_copy_(0, turn.own.to(own.device), dealt.to(own.device))
 
-    def _turns(self, own: Tensor) -> Iterator[slice]:
+    def _turns(self, own: Tensor, most: int) -> Iterator[slice]:
         """Part the rows of the whole tensor; they may be in any order among the processes."""
         row = own.shape[1:].numel() * own.element_size()
-        step = max(1, PIECE // max(1, row))
+        step = max(1, most // max(1, row))
         return (slice(at, min(at + step, len(self.order))) for at in range(0, len(self.order), step))
 
     def _turn(self, some: slice, rank: int) -> _Turn:
