@@ -155,7 +155,7 @@ def test_bernoulli() -> None:
         ),
         ("bernoulli", {"up": 1.5}, r"exchange\.channel\.up: .* less than or equal to 1, got 1\.5"),
         ("path_loss", {"exponent": -1}, r"exchange\.channel\.exponent: .* greater than 0, got -1"),
-        ("bernoulli", {"p": 0.5}, r"'p'; known: up"),
+        ("bernoulli", {"p": 0.5}, r"'exchange.channel.p' of channel 'bernoulli'; known: up"),
         ("raylegh", {}, "Did you mean 'rayleigh'"),
     ],
 )
