@@ -250,7 +250,7 @@ def test_wandb_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 # What MLflow calls of sqlalchemy is deprecated there, and an old pydantic warns of the names of its fields.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Field .model_name. has conflict:UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Field .model_name. has:UserWarning")
 def test_mlflow_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     found = run(SHORT, tmp_path / "runs" / "run", plots=False, callbacks=[tracker("mlflow")])
