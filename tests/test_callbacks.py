@@ -249,8 +249,8 @@ def test_wandb_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read == {t: pytest.approx(mean) for t, mean in means(found).items()}
 
 
-# What MLflow calls of sqlalchemy is deprecated there.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+# What MLflow calls of sqlalchemy is deprecated there, and an old pydantic warns of the names of its fields.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Field .model_name. has:UserWarning")
 def test_mlflow_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     found = run(SHORT, tmp_path / "runs" / "run", plots=False, callbacks=[tracker("mlflow")])
