@@ -29,7 +29,7 @@ from coterie.runs.wording import compact
 
 __all__ = ["Lines", "automatic", "progress", "rate"]
 
-SHOWN = 16
+SHOWN = 40
 """Most methods and settings whose scores are shown while a run goes on."""
 
 

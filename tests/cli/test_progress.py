@@ -64,10 +64,10 @@ def test_lines_elsewhere_do_not_wait_for_those_who_are_gone() -> None:
 def test_of_very_many_settings_the_best_are_shown() -> None:
     console = Console(file=StringIO(), width=80)
     with run_progress(console, experiment(train__iterations=10)) as view:
-        view.evaluated({f"method [lr={i}]": i / 100 for i in range(40)})
+        view.evaluated({f"method [lr={i}]": i / 100 for i in range(60)})
         view.advance(10, 10, 40)
     assert isinstance(console.file, StringIO)
     last = console.file.getvalue().splitlines()[-1]
-    assert "method [lr=39] 39.0%" in last
-    assert last.count("method") == 16
-    assert last.endswith("and 24 more, 0.0% to 23.0%")
+    assert "method [lr=59] 59.0%" in last
+    assert last.count("method") == 40
+    assert last.endswith("and 20 more, 0.0% to 19.0%")

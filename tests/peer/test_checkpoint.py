@@ -218,10 +218,13 @@ def test_weights_that_would_be_refused_from_others(tmp_path: Path, part: str, va
 
 
 def test_in_the_closing_phase_a_state_may_have_other_memory(tmp_path: Path) -> None:
-    """Until version 0.2 that memory was there from the beginning: then it is left out."""
+    """Until version 0.2 that memory was there from the beginning: then it is left out.
+
+    By the settings of then, a later iteration may not have been of the closing phase: then it is made now.
+    """
     store, last = StateFolder.open(tmp_path), 4
     closed = state()._replace(memory={"mean": torch.ones(2)})
-    then = Closed(last, closed)
+    then = Closed(last, closed, lambda open_: open_._replace(memory=closed.memory))
     for t, kept in ((last, state()), (last + 1, closed)):
         store.save(saved()._replace(now=Snapshot(Version(2, 5), t, kept)))
         found = store.load("p0", "main", state(), then)
@@ -232,6 +235,11 @@ def test_in_the_closing_phase_a_state_may_have_other_memory(tmp_path: Path) -> N
     assert found is not None
     same(found.now.state, state())
     store.save(saved()._replace(now=Snapshot(Version(2, 5), last + 1, state())))
+    found = store.load("p0", "main", state(), then)
+    assert found is not None
+    same(found.now.state, closed)
+    other = closed._replace(memory={"mean": torch.ones(3)})
+    store.save(saved()._replace(now=Snapshot(Version(2, 5), last + 1, other)))
     with pytest.raises(PeerError, match="'memory/mean' should be"):
         store.load("p0", "main", state(), then)
     store.close()

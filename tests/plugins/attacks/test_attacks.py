@@ -17,6 +17,7 @@ from coterie.core.attack import Attack, attackers
 from coterie.core.errors import ConfigError
 from coterie.core.registry import registered
 from coterie.core.sampling import Purpose, context
+from coterie.core.streams import Stream
 from coterie.core.tasks.task import Task
 from coterie.core.types import Context, Message, Probe, State
 from coterie.plugins.attacks.adaptive import Adaptive
@@ -161,9 +162,8 @@ def test_a_permuted_model_says_the_same_and_spoils_the_average(name: str) -> Non
     model, inputs = CHAINS[name]
     task = Task(model.build(inputs, 3).double())
     params, buffers = task.init_params(0)
-    varied = {k: v + torch.rand_like(v) if v.is_floating_point() else v for k, v in buffers.items()}
-    own = State(params, varied, {}, {}, {})
-    x = torch.linspace(-1, 1, 4 * math.prod(inputs), dtype=torch.float64).view(4, *inputs)
+    own = State(params, {k: _varied(v) for k, v in buffers.items()}, {}, {}, {})
+    x = 3 * Stream(0, "inputs").normal(4 * math.prod(inputs)).view(4, *inputs)
     honest, said = task.select(own), task.logits(own, x)
     message = Permutation().offer(task, own, honest, probe(), CTX)
     torch.testing.assert_close(task.logits(task.merge(own, message), x), said)
@@ -171,6 +171,11 @@ def test_a_permuted_model_says_the_same_and_spoils_the_average(name: str) -> Non
     assert not torch.allclose(task.logits(task.merge(own, middle), x), said, atol=1e-2)
     for k, m in message.items():  # the same numbers, in other places
         torch.testing.assert_close(m.flatten().sort().values, honest[k].flatten().sort().values)
+
+
+def _varied(statistics: torch.Tensor) -> torch.Tensor:
+    """Give each channel other running statistics."""
+    return statistics + torch.linspace(0, 1, len(statistics)) if statistics.dim() else statistics
 
 
 def test_a_share_of_the_units_change_places_and_each_message_has_another_order() -> None:

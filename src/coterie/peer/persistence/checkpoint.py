@@ -16,7 +16,7 @@ import contextlib
 import fcntl
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,11 +77,14 @@ class Closed(NamedTuple):
     last: int
     """The last iteration before it."""
     state: State
+    """What a state is like then."""
+    close: Callable[[State], State]
+    """Makes a state of the closing phase of one before it."""
 
     @classmethod
     def of(cls, client: Client) -> Closed:
         """Make what a client's state is like then."""
-        return cls(client.schedule.last, client.closed(client.first()))
+        return cls(client.schedule.last, client.closed(client.first()), client.closed)
 
 
 class StateFolder:
@@ -209,8 +212,12 @@ def _fitting(path: Path, peer: str, run: str, like: State, then: Closed | None) 
                 f"{path} belongs to the {what} {facts[what]!r}, not to {expected!r}; give every "
                 "peer and every run a state folder of its own"
             )
-    wanted = tensors(then.state if then and facts["t"] > then.last else like)
+    closed = then if then and facts["t"] > then.last else None
     later = tensors(then.state).keys() if then else set()
+    # By the settings of then, that iteration may have come before the closing phase.
+    more = later - tensors(like).keys()
+    late = bool(more) and not more & found.keys()
+    wanted = tensors(closed.state if closed and not late else like)
     # Until version 0.2 what the closing phase needs was there from the beginning.
     found = {k: v for k, v in found.items() if k in wanted or k not in later}
     for name in [*wanted, *found]:
@@ -220,7 +227,7 @@ def _fitting(path: Path, peer: str, run: str, like: State, then: Closed | None) 
                 f"{path} holds another model or method: the tensor {name!r} should be {expected}, "
                 f"but is {got}; go back to the former settings, or name an empty folder as `state`"
             )
-    state = state_of(found)
+    state = closed.close(state_of(found)) if closed and late else state_of(found)
     weights = {k: v for k, v in {**state.params, **state.buffers}.items() if v.is_floating_point()}
     if flaw := absurd(weights):
         raise DamagedError(f"{path} is damaged ({flaw})")
