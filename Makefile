@@ -43,15 +43,13 @@ test-pinned:  ## `make test` with another Python, in build/ (PYTHON=python3.12).
 # Hugging Face's data sets are tried only here: with Arrow they take 190 MB, and change what pandas makes of words.
 test-newest:  ## Tests with the newest dependencies there are, in build/newest (as PYTHON).
 	$(PYTHON) -m venv --clear build/newest
-	rm -rf build/lib
-	build/newest/bin/python -m pip install --quiet '.[$(LEAN_EXTRAS)]' datasets
+	build/newest/bin/python -m pip install --quiet -e '.[$(LEAN_EXTRAS)]' datasets
 	OMP_NUM_THREADS=1 build/newest/bin/python -m pytest -n $(JOBS) $(LEAN)
 
 # Beside the pins: trackers and tools of the tests at their newest, as a user of old libraries would have them.
 test-oldest:  ## Tests with the oldest dependencies that pyproject.toml admits, in build/oldest (as PYTHON).
 	$(PYTHON) -m venv --clear build/oldest
-	rm -rf build/lib
-	build/oldest/bin/python -m pip install --quiet -c constraints-oldest.txt '.[$(LEAN_EXTRAS)]'
+	build/oldest/bin/python -m pip install --quiet -c constraints-oldest.txt -e '.[$(LEAN_EXTRAS)]'
 	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -n $(JOBS) $(LEAN)
 
 soak: $(VENV)/installed-dev  ## Ten peers under the nemesis for an hour (as root; MINUTES=10 for less).
