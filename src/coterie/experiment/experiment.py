@@ -350,7 +350,7 @@ class Experiment(Section):
 
     @property
     def deals_by_owner(self) -> bool:
-        """Whether the names of the data's owners say who has which model."""
+        """True if the names of the data's owners say who has which model."""
         return not isinstance(self.model, Plugin) and any(one.owners for one in self.model.among)
 
     def _plugins(self) -> None:

@@ -62,7 +62,7 @@ class AnalyticBackend:
     """The same learning problem without this backend."""
     model: AnalyticModel
     stacked: StackedGradients | None = None
-    """What takes the place of `model.gradients`: the same, compiled."""
+    """Gradients in place of `model.gradients`: the same, compiled."""
     wanted: Tensor | None = None
     """`[]` bool: where it is false, outputs are zeros."""
 

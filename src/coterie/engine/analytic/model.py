@@ -124,7 +124,7 @@ class _Found(NamedTuple):
 
     chain: Chain
     flat: list[bool]
-    """Whether activations are features, not images: of the input, and behind each layer."""
+    """True where activations are features, not images: of the input, and behind each layer."""
 
 
 def _chain(prefix: str, model: nn.Sequential, known: _Known) -> _Found | None:

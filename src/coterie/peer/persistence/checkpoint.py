@@ -77,7 +77,7 @@ class Closed(NamedTuple):
     last: int
     """The last iteration before it."""
     state: State
-    """What a state is like then."""
+    """A state as it is then."""
     close: Callable[[State], State]
     """Makes a state of the closing phase of one before it."""
 

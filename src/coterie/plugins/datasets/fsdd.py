@@ -36,7 +36,7 @@ _FOLDER = "recordings"
 _NAME = re.compile(r"([0-9])_([a-z]+)_([0-9]+)\.wav")
 """The digit, the speaker, and the number of the recording."""
 _SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
-"""Those of the official recordings, in the order of their names."""
+"""Speakers of the official recordings, in the order of their names."""
 _RATE = 8000
 """Samples a second."""
 _WINDOW, _HOP = 256, 64

@@ -31,7 +31,7 @@ _FEATURES = (
 _NEVER_ZERO = [_FEATURES.index("trestbps"), _FEATURES.index("chol")]
 _HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 _PLACES = ("Cleveland", "Hungary", "Switzerland", "Long Beach")
-"""What the hospitals are called as owners: by where they are."""
+"""Names of the hospitals as owners: by where they are."""
 _CLEVELAND = (303, 164)
 """The patients of Cleveland, and the healthy ones among them."""
 _PAGE = "https://archive.ics.uci.edu/dataset/45/heart+disease"
